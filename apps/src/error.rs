@@ -2,15 +2,13 @@
 
 use std::io;
 
-use egret::node::node::{AbsentError, JoinError, RouteError};
-use egret::node::registry::RegistryError;
-use egret::node::settings::SettingsError;
-use egret::rmi::{ExportError, LookupError};
+use egret::node::{JoinError, NodeError};
+use egret::rmi::CallError;
 
 /// Why there is no result, or a wrong one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum AppError {
     /// What was asked for cannot be done by so many processes, or at all.
     #[error("{0}")]
     Usage(String),
@@ -43,27 +41,15 @@ pub enum Error {
         /// What it did.
         why: String,
     },
-    /// Not everybody came, or whoever started them is gone.
+    /// Not all processes came, another is gone, or there is no way to it.
     #[error(transparent)]
-    Absent(#[from] AbsentError),
-    /// A setting means nothing.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// The process is no node.
+    Node(#[from] NodeError),
+    /// The process is no node, or, if it is alone, has no registry.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// There is no registry for a process alone.
+    /// An object was not exported, bound or found.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// There is no way to another process.
-    #[error(transparent)]
-    Route(#[from] RouteError),
-    /// An object was not exported.
-    #[error(transparent)]
-    Export(#[from] ExportError),
-    /// An object was not found.
-    #[error(transparent)]
-    Lookup(#[from] LookupError),
+    Objects(#[from] CallError),
     /// The report could not be written.
     #[error("the report could not be written: {0}")]
     Output(#[from] io::Error),

@@ -8,7 +8,7 @@
 //!
 //! Each has its `Args` for a command line and a `run` that is one process of it:
 //! under `egret run` one of several, otherwise alone. The process of rank 0 says
-//! how it went: a [`Report`] with time, speed-up, what was communicated, and
+//! how it went: a [`AppReport`] with time, speed-up, what was communicated, and
 //! whether the result is that of the sequential program.
 #![forbid(unsafe_code)]
 
@@ -24,5 +24,5 @@ mod team;
 #[cfg(test)]
 mod tests;
 
-pub use error::Error;
-pub use report::{Efficiency, Report, Run};
+pub use error::AppError;
+pub use report::{AppReport, AppRun, Efficiency};

@@ -9,9 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Shown by one process, on a terminal: its stderr, or that of whoever started it, which
 /// then says where it is in `EGRET_TERMINAL`.
 #[derive(Debug)]
-pub(crate) struct Progress(ProgressBar);
+pub(crate) struct AppProgress(ProgressBar);
 
-impl Progress {
+impl AppProgress {
     /// No bar yet, and none at all unless `shown`.
     pub(crate) fn new(shown: bool) -> Self {
         let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}");
@@ -33,7 +33,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for AppProgress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -6,18 +6,18 @@ use serde::Serialize;
 
 /// The end of an application; the names are those of its JSON.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct AppReport {
     /// `sor` or `pmm`.
     pub app: &'static str,
     /// How many computed.
     pub processes: u32,
     /// What was computed, in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<AppRun>,
 }
 
 /// One computation.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Run {
+pub struct AppRun {
     /// How it communicated.
     pub variant: &'static str,
     /// Rows, and columns.
@@ -56,7 +56,7 @@ pub struct Efficiency {
     pub ratio: f64,
 }
 
-impl Report {
+impl AppReport {
     /// Writes the object, or the table.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Report {
     }
 
     fn table(&self, out: &mut dyn Write) -> io::Result<()> {
-        let runs = self.runs.iter().map(Run::cells);
+        let runs = self.runs.iter().map(AppRun::cells);
         let rows: Vec<Vec<String>> = [heads()].into_iter().chain(runs).collect();
         let used: Vec<usize> = (0..HEADS.len())
             .filter(|&at| rows[1..].iter().any(|row| !row[at].is_empty()))
@@ -90,7 +90,7 @@ impl Report {
     }
 }
 
-impl Run {
+impl AppRun {
     fn cells(&self) -> Vec<String> {
         let share = format!("{:.1} %", self.communication_share * 100.0);
         vec![

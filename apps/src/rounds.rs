@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-use crate::Error;
-use crate::report::{Efficiency, Run, median};
-use crate::team::Team;
+use crate::AppError;
+use crate::report::{AppRun, Efficiency, median};
+use crate::team::AppTeam;
 
 /// A program in its two forms.
 pub(crate) trait Program {
     /// All of it by one process, as long as the others live; how long that took. The
     /// result is kept for [`check`](Self::check).
-    fn sequential(&mut self, team: &Team) -> Result<Duration, Error>;
+    fn sequential(&mut self, team: &AppTeam) -> Result<Duration, AppError>;
 
     /// The part of this process, with the others.
-    fn parallel(&mut self, team: &mut Team) -> Result<(Duration, Talk), Error>;
+    fn parallel(&mut self, team: &mut AppTeam) -> Result<(Duration, TrafficTotals), AppError>;
 
     /// Compares what the processes have computed with what process 0 has computed alone.
-    fn check(&mut self, team: &mut Team) -> Result<(), Error>;
+    fn check(&mut self, team: &mut AppTeam) -> Result<(), AppError>;
 }
 
 /// What a process has sent, and how long that and waiting for others took.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Talk {
+pub(crate) struct TrafficTotals {
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
     pub(crate) time: Duration,
 }
 
-impl Talk {
+impl TrafficTotals {
     /// Counts what is sent.
     pub(crate) fn count(&mut self, values: &[f64]) {
         self.messages += 1;
@@ -37,15 +37,19 @@ impl Talk {
 
 /// How often a program is run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rounds {
+pub(crate) struct AppRounds {
     pub(crate) count: u32,
     /// Whether as many copies as there are processes run too.
     pub(crate) copies: bool,
 }
 
-impl Rounds {
+impl AppRounds {
     /// Runs a program; what process 0 says of it counts.
-    pub(crate) fn run(self, team: &mut Team, program: &mut dyn Program) -> Result<Run, Error> {
+    pub(crate) fn run(
+        self,
+        team: &mut AppTeam,
+        program: &mut dyn Program,
+    ) -> Result<AppRun, AppError> {
         let mut times = Times::default();
         for round in 0..self.count {
             // Copies are sequential runs too, but not undisturbed ones.
@@ -73,7 +77,7 @@ struct Times {
 }
 
 impl Times {
-    fn parallel(&mut self, team: &mut Team, program: &mut dyn Program) -> Result<(), Error> {
+    fn parallel(&mut self, team: &mut AppTeam, program: &mut dyn Program) -> Result<(), AppError> {
         team.barrier()?;
         let (time, talk) = program.parallel(team)?;
         let values = [nanos(time), nanos(talk.time), talk.messages, talk.bytes];
@@ -87,7 +91,7 @@ impl Times {
         Ok(())
     }
 
-    fn run(self, with_copies: bool, processes: u32) -> Run {
+    fn run(self, with_copies: bool, processes: u32) -> AppRun {
         let (seconds, alone) = (median(&self.parallel), median(&self.alone));
         let ratio = |(copy, parallel): (&f64, &f64)| copy / (f64::from(processes) * parallel);
         let ratios: Vec<f64> = self.copies.iter().zip(&self.parallel).map(ratio).collect();
@@ -96,7 +100,7 @@ impl Times {
             copies_seconds: self.copies,
             parallel_seconds: self.parallel,
         });
-        Run {
+        AppRun {
             seconds,
             sequential_seconds: alone,
             speed_up: alone / seconds,
@@ -105,13 +109,13 @@ impl Times {
             bytes: self.bytes,
             checked: true,
             efficiency,
-            ..Run::default()
+            ..AppRun::default()
         }
     }
 }
 
 /// Process 0 computes, the others wait.
-fn alone(team: &mut Team, program: &mut dyn Program) -> Result<f64, Error> {
+fn alone(team: &mut AppTeam, program: &mut dyn Program) -> Result<f64, AppError> {
     team.barrier()?;
     let time = if team.rank() == 0 { program.sequential(team)? } else { Duration::ZERO };
     team.barrier()?;
@@ -120,7 +124,7 @@ fn alone(team: &mut Team, program: &mut dyn Program) -> Result<f64, Error> {
 
 /// Everybody computes all of it. The time of a copy: as many as there are processes are
 /// done in it, whichever was faster.
-fn copies(team: &mut Team, program: &mut dyn Program) -> Result<f64, Error> {
+fn copies(team: &mut AppTeam, program: &mut dyn Program) -> Result<f64, AppError> {
     team.barrier()?;
     let time = program.sequential(team)?;
     let all = team.collect(&[nanos(time)])?;

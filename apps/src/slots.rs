@@ -2,18 +2,18 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use egret::net::rt::{self, Deadline, Thread};
-use egret::stream::Wire;
+use egret::rt::{self, Deadline, Thread};
+use egret::wire::Wire;
 
 /// What one process sends to another for one purpose, numbered from 0: two places, so
 /// that the sender may be one ahead of who uses it, and no more.
 #[derive(Debug)]
-pub(crate) struct Slots<M> {
-    inner: Mutex<Inner<M>>,
+pub(crate) struct NumberedSlots<M> {
+    inner: Mutex<NumberedSlotsState<M>>,
 }
 
 #[derive(Debug)]
-struct Inner<M> {
+struct NumberedSlotsState<M> {
     /// The number that is used next.
     next: u32,
     places: [Option<M>; 2],
@@ -25,7 +25,6 @@ struct Inner<M> {
 
 /// A process has sent what nobody has room for: it must not be so far ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, thiserror::Error)]
-#[wire(crate = egret::stream)]
 #[error("number {number} was sent, and {next} is the one to be used next")]
 pub(crate) struct Ahead {
     /// What was sent.
@@ -34,14 +33,14 @@ pub(crate) struct Ahead {
     pub(crate) next: u32,
 }
 
-impl<M> Default for Slots<M> {
+impl<M> Default for NumberedSlots<M> {
     fn default() -> Self {
         let (places, spare) = ([None, None], Vec::new());
-        Self { inner: Mutex::new(Inner { next: 0, places, spare, waiting: None }) }
+        Self { inner: Mutex::new(NumberedSlotsState { next: 0, places, spare, waiting: None }) }
     }
 }
 
-impl<T: Copy> Slots<Vec<T>> {
+impl<T: Copy> NumberedSlots<Vec<T>> {
     /// Takes a copy of what was sent.
     pub(crate) fn put(&self, number: u32, values: &[T]) -> Result<(), Ahead> {
         self.lock().put(number, |spare| {
@@ -62,7 +61,7 @@ impl<T: Copy> Slots<Vec<T>> {
     }
 }
 
-impl<M: Clone> Slots<M> {
+impl<M: Clone> NumberedSlots<M> {
     /// Takes what was sent as soon as there is room; who must wait is woken by
     /// [`take_out`](Self::take_out).
     pub(crate) fn wait_put(&self, number: u32, sent: &M, deadline: Deadline) -> Result<(), Ahead> {
@@ -85,7 +84,7 @@ impl<M: Clone> Slots<M> {
     }
 }
 
-impl<M> Slots<M> {
+impl<M> NumberedSlots<M> {
     /// The next one, if it is here.
     pub(crate) fn take_out(&self) -> Option<M> {
         self.lock().take()
@@ -97,12 +96,12 @@ impl<M> Slots<M> {
         inner.places[inner.next as usize % 2].is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<M>> {
+    fn lock(&self) -> MutexGuard<'_, NumberedSlotsState<M>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<M> Inner<M> {
+impl<M> NumberedSlotsState<M> {
     /// Puts what is made, perhaps of spare memory, in its place.
     fn put(&mut self, number: u32, make: impl FnOnce(Option<M>) -> M) -> Result<(), Ahead> {
         let (next, place) = (self.next, number as usize % 2);
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_sender_is_at_most_one_ahead() {
-        let slots = Slots::default();
+        let slots = NumberedSlots::default();
         assert!(!slots.is_ready());
         assert_eq!(slots.put(1, &[10]), Ok(()));
         assert!(!slots.is_ready(), "the first comes first");

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::net::vi::Secret;
-use egret::node::node::{AbsentError, AskError, Fate, NodeId};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Departure, NodeError, NodeId};
 use egret::prelude::*;
-use egret::rmi::{LookupError, Proxy};
+use egret::rmi::{CallError, Proxy};
+use egret::rt;
+use egret::vi::Secret;
 
-use crate::Error;
-use crate::slots::{Ahead, Slots};
+use crate::AppError;
+use crate::slots::{Ahead, NumberedSlots};
 
 /// One process among those of its application.
 #[derive(Debug)]
-pub(crate) struct Team {
+pub(crate) struct AppTeam {
     members: Vec<NodeId>,
     /// The desk of process 0; of process 0 those of all others, by rank less one.
     desks: Vec<DeskStub>,
-    told: Arc<Told>,
+    told: Arc<TeamMessages>,
     /// How often they have met.
     met: u32,
     _desk: Exported,
@@ -40,14 +40,14 @@ trait Desk {
 
 /// What was told here.
 #[derive(Debug)]
-struct Told {
+struct TeamMessages {
     /// By who told it.
-    from: Vec<Slots<Vec<u64>>>,
+    from: Vec<NumberedSlots<Vec<u64>>>,
     over: AtomicBool,
     left: AtomicU32,
 }
 
-struct Reception(Arc<Told>);
+struct Reception(Arc<TeamMessages>);
 
 #[egret::remote]
 impl Desk for Reception {
@@ -65,9 +65,9 @@ impl Desk for Reception {
     }
 }
 
-impl Team {
+impl AppTeam {
     /// Joins the processes that were started together; without any, is alone.
-    pub(crate) fn join() -> Result<Self, Error> {
+    pub(crate) fn join() -> Result<Self, AppError> {
         let config = Config::from_env()?;
         let started = |setting: &egret::node::settings::Setting| {
             setting.name == "registry" && setting.value.is_some()
@@ -85,16 +85,16 @@ impl Team {
     }
 
     /// Meets the others.
-    pub(crate) fn of(node: Node, registry: Option<Registry>) -> Result<Self, Error> {
+    pub(crate) fn of(node: Node, registry: Option<Registry>) -> Result<Self, AppError> {
         node.wait_all(node.deadline())?;
         let (rank, size) = (node.rank(), node.size());
-        let member = |rank: u32| match node.member(rank) {
-            Some(member) => Ok(member.id),
-            None => Err(Error::Gone { rank, why: "it has not stayed".to_owned() }),
+        let member = |rank: u32| match node.id_of(rank).filter(|id| node.member(*id).is_some()) {
+            Some(id) => Ok(id),
+            None => Err(AppError::Gone { rank, why: "it has not stayed".to_owned() }),
         };
         let members = (0..size).map(member).collect::<Result<_, _>>()?;
-        let from = (0..size).map(|_| Slots::default()).collect();
-        let told = Told { from, over: AtomicBool::new(false), left: AtomicU32::new(0) };
+        let from = (0..size).map(|_| NumberedSlots::default()).collect();
+        let told = TeamMessages { from, over: AtomicBool::new(false), left: AtomicU32::new(0) };
         let told = Arc::new(told);
         let how = Export::default().bytes_max(TOLD_MAX);
         let desk = node.export_as::<dyn Desk>(Box::new(Reception(Arc::clone(&told))), how)?;
@@ -126,15 +126,15 @@ impl Team {
 
     /// The object of another process that has this name there; waits until there is one,
     /// or the process is gone.
-    pub(crate) fn find<S: Proxy>(&self, name: &str, rank: u32) -> Result<S, Error> {
+    pub(crate) fn find<S: Proxy>(&self, name: &str, rank: u32) -> Result<S, AppError> {
         let name = format!("{name}.{rank}");
         loop {
             match self.node.lookup(&name, Deadline::In(GLANCE)) {
-                Err(LookupError::Registry(
-                    AskError::NotBound { .. } | AskError::NobodyLeft { .. },
+                Err(CallError::Registry(
+                    NodeError::NotBound { .. } | NodeError::NobodyLeft { .. },
                 )) => self.alive(rank)?,
                 // The rank that a name ends with is its owner's.
-                Err(LookupError::Registry(AskError::OwnerGone { fate, .. })) => {
+                Err(CallError::Registry(NodeError::OwnerGone { fate, .. })) => {
                     return Err(gone(rank, fate));
                 }
                 found => return Ok(found?),
@@ -168,7 +168,7 @@ impl Team {
         &mut self,
         values: &[u64],
         agree: impl FnOnce(Vec<Vec<u64>>) -> Vec<u64>,
-    ) -> Result<Vec<u64>, Error> {
+    ) -> Result<Vec<u64>, AppError> {
         let meeting = self.met;
         self.met += 1;
         let tell = |desk: &DeskStub, to: u32, values: &[u64]| {
@@ -179,7 +179,7 @@ impl Team {
             let slots = &self.told.from[from as usize];
             // It may compute alone meanwhile.
             self.wait_ready(from, slots, Deadline::UntilDead)?;
-            Ok::<_, Error>(slots.take(<[u64]>::to_vec).unwrap_or_default())
+            Ok::<_, AppError>(slots.take(<[u64]>::to_vec).unwrap_or_default())
         };
         if self.rank() != 0 {
             tell(&self.desks[0], 0, values)?;
@@ -197,13 +197,13 @@ impl Team {
     }
 
     /// Waits until everybody has come here.
-    pub(crate) fn barrier(&mut self) -> Result<(), Error> {
+    pub(crate) fn barrier(&mut self) -> Result<(), AppError> {
         self.meet(&[], |_| Vec::new()).map(drop)
     }
 
     /// The largest of everybody's values, none of which is below 0. What is not a number is
     /// larger than all numbers.
-    pub(crate) fn max(&mut self, value: f64) -> Result<f64, Error> {
+    pub(crate) fn max(&mut self, value: f64) -> Result<f64, AppError> {
         let largest = |all: Vec<Vec<u64>>| {
             // Their bits are in the same order.
             let values = all.iter().flatten().map(|bits| f64::from_bits(*bits).abs().to_bits());
@@ -211,12 +211,12 @@ impl Team {
             if all.iter().all(|values| values.len() == 1) { vec![largest] } else { Vec::new() }
         };
         let agreed = self.meet(&[value.to_bits()], largest)?;
-        let astray = || Error::Wrong("the processes are not all at the same step".to_owned());
+        let astray = || AppError::Wrong("the processes are not all at the same step".to_owned());
         agreed.first().map(|bits| f64::from_bits(*bits)).ok_or_else(astray)
     }
 
     /// Everybody's value by rank, which process 0 gets to know.
-    pub(crate) fn collect(&mut self, values: &[u64]) -> Result<Vec<Vec<u64>>, Error> {
+    pub(crate) fn collect(&mut self, values: &[u64]) -> Result<Vec<Vec<u64>>, AppError> {
         let mut kept = Vec::new();
         self.meet(values, |all| {
             kept = all;
@@ -229,14 +229,14 @@ impl Team {
     pub(crate) fn wait_ready<M>(
         &self,
         from: u32,
-        slots: &Slots<M>,
+        slots: &NumberedSlots<M>,
         deadline: Deadline,
-    ) -> Result<(), Error> {
+    ) -> Result<(), AppError> {
         let until = deadline.until();
         while !slots.is_ready() {
             if until.is_some_and(|until| rt::now() >= until) {
                 let why = format!("it has not sent what it should within {deadline:?}");
-                return Err(Error::Peer { rank: from, why });
+                return Err(AppError::Peer { rank: from, why });
             }
             let route = match self.node.route(self.member(from)) {
                 Ok(route) => route,
@@ -250,44 +250,44 @@ impl Team {
     }
 
     /// Fails if anybody is gone, or whoever started them all.
-    pub(crate) fn all_well(&self) -> Result<(), Error> {
+    pub(crate) fn all_well(&self) -> Result<(), AppError> {
         (0..self.size()).try_for_each(|rank| self.alive(rank))
     }
 
     /// Fails if a process is gone, or any has died, or whoever started them all.
-    fn alive(&self, rank: u32) -> Result<(), Error> {
+    fn alive(&self, rank: u32) -> Result<(), AppError> {
         if let Some(fate) = self.node.fate(self.member(rank)) {
             return Err(gone(rank, fate));
         }
         match self.node.all_here() {
-            Some(Err(AbsentError::Gone { node, fate })) => Err(gone(node.rank, fate)),
+            Some(Err(NodeError::Gone { node, fate })) => Err(gone(node.rank, fate)),
             Some(Err(why)) => Err(why.into()),
             Some(Ok(())) | None => Ok(()),
         }
     }
 
     /// What became of a process whose connection has ended, if it is known soon.
-    pub(crate) fn gone(&self, rank: u32) -> Option<Error> {
+    pub(crate) fn gone(&self, rank: u32) -> Option<AppError> {
         let fate = self.node.wait_fate(self.member(rank), Deadline::In(PATIENCE));
         fate.map(|fate| gone(rank, fate))
     }
 }
 
-fn gone(rank: u32, fate: Fate) -> Error {
+fn gone(rank: u32, fate: Departure) -> AppError {
     let why = match fate {
-        Fate::Left => "it has left".to_owned(),
-        Fate::Died { why } => why,
+        Departure::Left => "it has left".to_owned(),
+        Departure::Died { why } => why,
     };
-    Error::Gone { rank, why }
+    AppError::Gone { rank, why }
 }
 
 /// A call to another process failed.
-pub(crate) fn failed<E: fmt::Display>(rank: u32, why: CallError<E>) -> Error {
+pub(crate) fn failed<E: fmt::Display>(rank: u32, why: CallError<E>) -> AppError {
     match why {
-        CallError::PeerDied { why, .. } => Error::Gone { rank, why },
+        CallError::PeerDied { why, .. } => AppError::Gone { rank, why },
         // Objects are exported until a process ends: it has just done so.
-        why @ CallError::UnknownObject { .. } => Error::Gone { rank, why: why.to_string() },
-        why => Error::Peer { rank, why: why.to_string() },
+        why @ CallError::UnknownObject { .. } => AppError::Gone { rank, why: why.to_string() },
+        why => AppError::Peer { rank, why: why.to_string() },
     }
 }
 

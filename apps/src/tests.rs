@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use clap::Parser;
-use egret::net::rt::{self, Deadline};
-use egret::node::node::Node;
+use egret::node::Node;
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::rt::{self, Deadline};
 
 use crate::fault::{Fault, plant};
-use crate::team::Team;
-use crate::{Error, Report, Run, pmm, sor};
+use crate::team::AppTeam;
+use crate::{AppError, AppReport, AppRun, pmm, sor};
 
 /// What each of so many nodes comes to; a fault is planted on the second one.
 pub(crate) fn together<T: Send + 'static>(
     size: u32,
     fault: Option<Fault>,
-    body: impl Fn(&mut Team) -> Result<T, Error> + Clone + Send + 'static,
-) -> Vec<Result<T, Error>> {
+    body: impl Fn(&mut AppTeam) -> Result<T, AppError> + Clone + Send + 'static,
+) -> Vec<Result<T, AppError>> {
     let options = RegistryOptions::new("test", size).secret("hush".into());
     let registry = Registry::open(options).expect("a registry");
     let threads: Vec<_> = (0..size)
@@ -24,7 +24,7 @@ pub(crate) fn together<T: Send + 'static>(
             let (config, body) = (registry.config(), body.clone());
             let one = move || {
                 let config = config.rank(rank).deadline(Deadline::In(PATIENCE));
-                let mut team = Team::of(Node::join(config)?, None)?;
+                let mut team = AppTeam::of(Node::join(config)?, None)?;
                 plant(fault.filter(|_| rank == 1));
                 let came = body(&mut team);
                 if came.is_ok() {
@@ -40,12 +40,12 @@ pub(crate) fn together<T: Send + 'static>(
 
 #[derive(Debug, Parser)]
 enum Cli {
-    Sor(sor::Args),
-    Pmm(pmm::Args),
+    Sor(sor::SorArgs),
+    Pmm(pmm::PmmArgs),
 }
 
 /// What process 0 reports of a command line, or the first error.
-fn report(size: u32, fault: Option<Fault>, line: &str) -> Result<Report, Error> {
+fn report(size: u32, fault: Option<Fault>, line: &str) -> Result<AppReport, AppError> {
     let cli = Cli::try_parse_from(format!("apps {line}").split(' ')).expect("a command line");
     let cli = std::sync::Arc::new(cli);
     let mut all = together(size, fault, move |team| match &*cli {
@@ -54,7 +54,7 @@ fn report(size: u32, fault: Option<Fault>, line: &str) -> Result<Report, Error> 
     });
     // Who misses another tells less than that other.
     let is_cause =
-        |one: &Result<_, _>| matches!(one, Err(why) if !matches!(why, Error::Gone { .. }));
+        |one: &Result<_, _>| matches!(one, Err(why) if !matches!(why, AppError::Gone { .. }));
     let first = all.iter().position(is_cause);
     match first.or_else(|| all.iter().position(Result::is_err)) {
         Some(at) => all.swap_remove(at),
@@ -62,7 +62,7 @@ fn report(size: u32, fault: Option<Fault>, line: &str) -> Result<Report, Error> 
     }
 }
 
-fn run(size: u32, line: &str) -> Run {
+fn run(size: u32, line: &str) -> AppRun {
     let report = report(size, None, line).unwrap_or_else(|why| panic!("{line}: {why}"));
     assert_eq!((report.processes, report.runs.len()), (size, 1));
     assert!(report.runs[0].checked);
@@ -105,7 +105,7 @@ fn a_grid_settles_at_the_same_iteration_as_alone() {
 fn a_grid_that_does_not_settle_is_an_error() {
     let line = "sor --size 48 --converge=1e-6 --every 10 --iterations 25";
     let why = report(2, None, line).unwrap_err();
-    assert!(matches!(why, Error::NotConverged { iterations: 25, .. }), "{why}");
+    assert!(matches!(why, AppError::NotConverged { iterations: 25, .. }), "{why}");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn what_is_no_number_is_the_largest_of_all() {
 fn a_grid_with_no_number_in_it_has_not_settled_for_anybody() {
     let line = "sor --size 48 --converge=1e-3 --every 1";
     let why = report(3, Some(Fault::NoNumber), line).unwrap_err();
-    assert!(matches!(why, Error::NotConverged { change, .. } if change.is_nan()), "{why}");
+    assert!(matches!(why, AppError::NotConverged { change, .. } if change.is_nan()), "{why}");
 }
 
 #[test]
@@ -178,7 +178,10 @@ fn what_is_wrong_is_found() {
     ] {
         let found = report(3, Some(fault), line);
         assert!(
-            matches!(found, Err(Error::Wrong(_) | Error::Peer { .. } | Error::Gone { .. })),
+            matches!(
+                found,
+                Err(AppError::Wrong(_) | AppError::Peer { .. } | AppError::Gone { .. })
+            ),
             "{fault:?}: {found:?}"
         );
         assert!(report(3, None, line).is_ok(), "{line} without a fault");
@@ -193,7 +196,7 @@ fn a_process_that_goes_ends_the_others() {
         let cli = std::sync::Arc::new(cli);
         let all = together(3, None, move |team| {
             if team.rank() == 2 {
-                return Err(Error::Usage("it goes".to_owned()));
+                return Err(AppError::Usage("it goes".to_owned()));
             }
             match &*cli {
                 Cli::Sor(args) => sor::report(args, team).map(drop),
@@ -204,10 +207,10 @@ fn a_process_that_goes_ends_the_others() {
             assert!(
                 matches!(
                     came,
-                    Err(Error::Gone { .. }
-                        | Error::Peer { .. }
-                        | Error::Lookup(_)
-                        | Error::Route(_))
+                    Err(AppError::Gone { .. }
+                        | AppError::Peer { .. }
+                        | AppError::Objects(_)
+                        | AppError::Node(_))
                 ),
                 "{line}: {rank}: {came:?}"
             );

@@ -4,8 +4,8 @@
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use egret::net::rt;
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::rt;
 
 /// A registry, and so many processes of a program.
 struct Job {

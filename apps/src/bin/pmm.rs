@@ -9,13 +9,13 @@ use egret_apps::pmm;
 
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Cli {
+struct PmmCli {
     #[command(flatten)]
-    args: pmm::Args,
+    args: pmm::PmmArgs,
 }
 
 fn main() -> ExitCode {
-    let Err(error) = pmm::run(&Cli::parse().args) else { return ExitCode::SUCCESS };
+    let Err(error) = pmm::run(&PmmCli::parse().args) else { return ExitCode::SUCCESS };
     let _ = writeln!(io::stderr(), "pmm: {error}");
     ExitCode::FAILURE
 }

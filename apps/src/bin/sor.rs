@@ -9,13 +9,13 @@ use egret_apps::sor;
 
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Cli {
+struct SorCli {
     #[command(flatten)]
-    args: sor::Args,
+    args: sor::SorArgs,
 }
 
 fn main() -> ExitCode {
-    let Err(error) = sor::run(&Cli::parse().args) else { return ExitCode::SUCCESS };
+    let Err(error) = sor::run(&SorCli::parse().args) else { return ExitCode::SUCCESS };
     let _ = writeln!(io::stderr(), "sor: {error}");
     ExitCode::FAILURE
 }

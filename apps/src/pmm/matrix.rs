@@ -7,13 +7,13 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, ShapeBuilder};
 
 /// Some columns of a square matrix, one behind the other.
 #[derive(Debug, Clone)]
-pub(crate) struct Columns {
+pub(crate) struct MatrixColumns {
     size: usize,
     columns: Range<usize>,
     values: Vec<f64>,
 }
 
-impl Columns {
+impl MatrixColumns {
     /// Columns of the left factor.
     pub(crate) fn left(size: usize, columns: Range<usize>) -> Self {
         Self::of(size, columns, |row, column| value(1, row, column))
@@ -58,7 +58,7 @@ impl Columns {
     /// Adds the product of these columns of the left factor, of which `left` are the
     /// values, and what belongs to them of the right one. With all columns of the left
     /// factor it is the whole product.
-    pub(crate) fn add_block(&mut self, left: &[f64], columns: Range<usize>, right: &Columns) {
+    pub(crate) fn add_block(&mut self, left: &[f64], columns: Range<usize>, right: &MatrixColumns) {
         debug_assert_eq!(self.columns, right.columns);
         let left = view(left, self.size, columns.len());
         let right = view(&right.values, self.size, right.columns.len());

@@ -12,18 +12,18 @@ mod tests;
 use std::io;
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 
-use crate::progress::Progress;
-use crate::rounds::{Program, Rounds, Talk};
-use crate::team::Team;
-use crate::{Error, Report};
-use matrix::Columns;
-use ring::{Called, Posted, Ring, columns};
+use crate::progress::AppProgress;
+use crate::rounds::{AppRounds, Program, TrafficTotals};
+use crate::team::AppTeam;
+use crate::{AppError, AppReport};
+use matrix::MatrixColumns;
+use ring::{BlockRing, CalledRing, PostedRing, columns};
 
 /// The product of two square matrices, by block columns around a ring.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct PmmArgs {
     /// Rows and columns of the matrices
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1024",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -36,7 +36,7 @@ pub struct Args {
         value_enum,
         default_value = "vi-copy,vi-posted,rmi"
     )]
-    pub variant: Vec<Variant>,
+    pub variant: Vec<RingVariant>,
     /// Compare with as many independent sequential copies, turn by turn
     #[arg(long)]
     pub efficiency: bool,
@@ -50,7 +50,7 @@ pub struct Args {
 
 /// How blocks travel around the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Variant {
+pub enum RingVariant {
     /// Over the virtual interface, from a copy and into one
     ViCopy,
     /// Over the virtual interface, into buffers that were posted ahead, without a copy
@@ -59,7 +59,7 @@ pub enum Variant {
     Rmi,
 }
 
-impl Variant {
+impl RingVariant {
     const fn name(self) -> &'static str {
         match self {
             Self::ViCopy => "vi-copy",
@@ -68,12 +68,12 @@ impl Variant {
         }
     }
 
-    fn ring(self, team: &mut Team, size: usize) -> Result<Box<dyn Ring>, Error> {
-        let own = Columns::left(size, columns(size, team.rank(), team.size()));
+    fn ring(self, team: &mut AppTeam, size: usize) -> Result<Box<dyn BlockRing>, AppError> {
+        let own = MatrixColumns::left(size, columns(size, team.rank(), team.size()));
         Ok(match self {
-            Self::ViCopy => Box::new(Posted::copying(team, own)?),
-            Self::ViPosted => Box::new(Posted::new(team, &own)?),
-            Self::Rmi => Box::new(Called::new(team, &own)?),
+            Self::ViCopy => Box::new(PostedRing::copying(team, own)?),
+            Self::ViPosted => Box::new(PostedRing::new(team, &own)?),
+            Self::Rmi => Box::new(CalledRing::new(team, &own)?),
         })
     }
 }
@@ -84,8 +84,8 @@ impl Variant {
 ///
 /// If the arguments do not fit together or to the number of processes, a process
 /// died, or the result is wrong.
-pub fn run(args: &Args) -> Result<(), Error> {
-    let mut team = Team::join()?;
+pub fn run(args: &PmmArgs) -> Result<(), AppError> {
+    let mut team = AppTeam::join()?;
     let (report, first) = (report(args, &mut team)?, team.rank() == 0);
     team.leave();
     if first {
@@ -95,14 +95,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// How it went, as process 0 knows it.
-pub(crate) fn report(args: &Args, team: &mut Team) -> Result<Report, Error> {
-    let progress = Progress::new(team.rank() == 0);
+pub(crate) fn report(args: &PmmArgs, team: &mut AppTeam) -> Result<AppReport, AppError> {
+    let progress = AppProgress::new(team.rank() == 0);
     if let Some(size) = args.size.iter().find(|size| **size < team.size()) {
         let processes = team.size();
         let why = format!("{size} columns are too few for {processes} processes");
-        return Err(Error::Usage(why));
+        return Err(AppError::Usage(why));
     }
-    let rounds = Rounds { count: args.rounds, copies: args.efficiency };
+    let rounds = AppRounds { count: args.rounds, copies: args.efficiency };
     let mut runs = Vec::new();
     for &size in &args.size {
         for &variant in &args.variant {
@@ -115,38 +115,43 @@ pub(crate) fn report(args: &Args, team: &mut Team) -> Result<Report, Error> {
             runs.push(run);
         }
     }
-    Ok(Report { app: "pmm", processes: team.size(), runs })
+    Ok(AppReport { app: "pmm", processes: team.size(), runs })
 }
 
 struct Pmm<'a> {
     size: usize,
-    ring: Box<dyn Ring>,
-    progress: &'a Progress,
+    ring: Box<dyn BlockRing>,
+    progress: &'a AppProgress,
     /// The columns of the right factor that this process has.
-    right: Columns,
+    right: MatrixColumns,
     /// The columns that this process has computed with the others.
-    product: Columns,
+    product: MatrixColumns,
     /// All of both factors and the product, of a process that has computed it alone.
-    whole: Option<[Columns; 3]>,
+    whole: Option<[MatrixColumns; 3]>,
 }
 
 impl<'a> Pmm<'a> {
-    fn new(team: &Team, size: usize, ring: Box<dyn Ring>, progress: &'a Progress) -> Self {
+    fn new(
+        team: &AppTeam,
+        size: usize,
+        ring: Box<dyn BlockRing>,
+        progress: &'a AppProgress,
+    ) -> Self {
         let own = columns(size, team.rank(), team.size());
-        let right = Columns::right(size, own.clone());
-        let product = Columns::zero(size, own);
+        let right = MatrixColumns::right(size, own.clone());
+        let product = MatrixColumns::zero(size, own);
         Self { size, ring, progress, right, product, whole: None }
     }
 }
 
 impl Program for Pmm<'_> {
-    fn sequential(&mut self, team: &Team) -> Result<Duration, Error> {
+    fn sequential(&mut self, team: &AppTeam) -> Result<Duration, AppError> {
         team.all_well()?;
         let (size, all) = (self.size, 0..self.size);
         let [left, right, product] = self.whole.get_or_insert_with(|| {
             let (left, right) =
-                (Columns::left(size, all.clone()), Columns::right(size, all.clone()));
-            [left, right, Columns::zero(size, all)]
+                (MatrixColumns::left(size, all.clone()), MatrixColumns::right(size, all.clone()));
+            [left, right, MatrixColumns::zero(size, all)]
         });
         product.clear();
         let began = rt::now();
@@ -154,7 +159,7 @@ impl Program for Pmm<'_> {
         Ok(rt::now() - began)
     }
 
-    fn parallel(&mut self, team: &mut Team) -> Result<(Duration, Talk), Error> {
+    fn parallel(&mut self, team: &mut AppTeam) -> Result<(Duration, TrafficTotals), AppError> {
         self.product.clear();
         let (size, processes) = (self.size, team.size());
         let (product, right) = (&mut self.product, &self.right);
@@ -167,7 +172,7 @@ impl Program for Pmm<'_> {
         Ok((time, talk))
     }
 
-    fn check(&mut self, team: &mut Team) -> Result<(), Error> {
+    fn check(&mut self, team: &mut AppTeam) -> Result<(), AppError> {
         let bits: Vec<u64> = self.product.values().iter().map(|value| value.to_bits()).collect();
         let (size, whole) = (self.size, &self.whole);
         let verdict = team.meet(&bits, |all| match whole {
@@ -177,16 +182,16 @@ impl Program for Pmm<'_> {
         match verdict.first() {
             Some(0) => Ok(()),
             Some(count) => {
-                Err(Error::Wrong(format!("{count} values differ from those computed alone")))
+                Err(AppError::Wrong(format!("{count} values differ from those computed alone")))
             }
-            None => Err(Error::Wrong("nobody has compared it".to_owned())),
+            None => Err(AppError::Wrong("nobody has compared it".to_owned())),
         }
     }
 }
 
 /// How many values are not as computed alone, up to what rounding may do: sums of `size`
 /// products below one, in another order.
-fn wrong(alone: &Columns, size: usize, all: &[Vec<u64>]) -> u64 {
+fn wrong(alone: &MatrixColumns, size: usize, all: &[Vec<u64>]) -> u64 {
     let bound = 2.0 * (size as f64) * (size as f64) * f64::EPSILON;
     let found = all.iter().flatten().map(|bits| f64::from_bits(*bits));
     let same =

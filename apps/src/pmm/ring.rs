@@ -6,21 +6,25 @@ mod remote;
 use std::error::Error as StdError;
 use std::ops::Range;
 
-pub(crate) use posted::Posted;
-pub(crate) use remote::Called;
+pub(crate) use posted::PostedRing;
+pub(crate) use remote::CalledRing;
 
-use egret::net::buf::Pool;
+use egret::buf::Pool;
 
-use crate::Error;
+use crate::AppError;
 use crate::fault::{Fault, planted};
-use crate::rounds::Talk;
-use crate::team::Team;
+use crate::rounds::TrafficTotals;
+use crate::team::AppTeam;
 
 /// A way around the ring: every process gives its block to the right and gets the next
 /// one from the left, until it has had all of them.
-pub(crate) trait Ring {
+pub(crate) trait BlockRing {
     /// Goes around once, and shows every block to `each`, by whose it is.
-    fn around(&mut self, team: &Team, each: &mut dyn FnMut(u32, &[f64])) -> Result<Talk, Error>;
+    fn around(
+        &mut self,
+        team: &AppTeam,
+        each: &mut dyn FnMut(u32, &[f64]),
+    ) -> Result<TrafficTotals, AppError>;
 }
 
 /// The columns of a process.
@@ -30,20 +34,20 @@ pub(crate) fn columns(size: usize, rank: u32, processes: u32) -> Range<usize> {
 }
 
 /// Who is beside a process: left and right.
-pub(crate) fn neighbours(team: &Team) -> (u32, u32) {
+pub(crate) fn neighbours(team: &AppTeam) -> (u32, u32) {
     let (rank, size) = (team.rank(), team.size());
     ((rank + size - 1) % size, (rank + 1) % size)
 }
 
 /// Whose block it is that a process has in a step.
-pub(crate) fn whose(team: &Team, step: u32) -> u32 {
+pub(crate) fn whose(team: &AppTeam, step: u32) -> u32 {
     let step = if planted(Fault::OtherBlock) && step > 0 { step + 1 } else { step };
     (team.rank() + 2 * team.size() - step) % team.size()
 }
 
 /// Memory for so many blocks of the columns of a matrix. All of it is used once, so that the
 /// system has given it before blocks go around.
-fn memory(team: &Team, size: usize, blocks: usize) -> Result<Pool, Error> {
+fn memory(team: &AppTeam, size: usize, blocks: usize) -> Result<Pool, AppError> {
     let values = size.div_ceil(team.size() as usize) * size;
     let pool = Pool::new(values * size_of::<f64>(), blocks).map_err(|why| here(team, &why))?;
     let all: Result<Vec<_>, _> = (0..blocks).map(|_| pool.take_typed::<f64>(values)).collect();
@@ -52,8 +56,8 @@ fn memory(team: &Team, size: usize, blocks: usize) -> Result<Pool, Error> {
 }
 
 /// Something went wrong at this process.
-fn here(team: &Team, why: &dyn StdError) -> Error {
-    Error::Peer { rank: team.rank(), why: why.to_string() }
+fn here(team: &AppTeam, why: &dyn StdError) -> AppError {
+    AppError::Peer { rank: team.rank(), why: why.to_string() }
 }
 
 /// Bytes of a block at most.

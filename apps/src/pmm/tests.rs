@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::matrix::Columns;
+use super::matrix::MatrixColumns;
 
 /// The product as the definition says it.
 fn naive(size: usize, a: &[f64], b: &[f64]) -> Vec<f64> {
@@ -17,13 +17,13 @@ proptest! {
     /// Whatever the size and however it is cut: the product of the definition.
     #[test]
     fn blocks_add_up_to_the_product(size in 1_usize..40, cuts in 1_usize..5) {
-        let (a, b) = (Columns::left(size, 0..size), Columns::right(size, 0..size));
+        let (a, b) = (MatrixColumns::left(size, 0..size), MatrixColumns::right(size, 0..size));
         let expected = naive(size, a.values(), b.values());
-        let mut c = Columns::zero(size, 0..size);
+        let mut c = MatrixColumns::zero(size, 0..size);
         let cuts = cuts.min(size);
         for cut in 0..cuts {
             let block = cut * size / cuts..(cut + 1) * size / cuts;
-            c.add_block(Columns::left(size, block.clone()).values(), block, &b);
+            c.add_block(MatrixColumns::left(size, block.clone()).values(), block, &b);
         }
         for (found, expected) in c.values().iter().zip(&expected) {
             prop_assert!((found - expected).abs() <= 1e-12, "{} {}", found, expected);

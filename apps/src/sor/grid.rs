@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pulp::{Arch, NullaryFnOnce};
+use fearless_simd::{Level, Simd, dispatch};
 
 /// Some rows of a grid of `size` by `size` points inside a fixed edge.
 ///
@@ -16,7 +16,8 @@ pub(crate) struct Grid {
     half: usize,
     rows: Range<usize>,
     points: Vec<f64>,
-    arch: Arch,
+    /// What vectors the processor has.
+    level: Level,
 }
 
 /// The points that are relaxed together.
@@ -31,7 +32,7 @@ impl Grid {
     pub(crate) fn new(size: usize, rows: Range<usize>) -> Self {
         let half = (size + 2).div_ceil(2).next_multiple_of(LANES);
         let points = vec![0.0; rows.len() * 2 * half];
-        let mut grid = Self { size, half, rows, points, arch: Arch::new() };
+        let mut grid = Self { size, half, rows, points, level: Level::new() };
         for row in grid.rows.clone() {
             let inner = (1..=size).contains(&row);
             for column in (0..size + 2).filter(|column| !(inner && (1..=size).contains(column))) {
@@ -67,16 +68,16 @@ impl Grid {
         rows.map(row).collect()
     }
 
-    /// Relaxes the points of one colour in a row.
+    /// Relaxes the points of one colour in a row, by code compiled for the vectors of the processor.
     pub(crate) fn relax(&mut self, row: usize, color: Color, omega: f64) {
-        let arch = self.arch;
-        arch.dispatch(Relax { around: self.around(row, color), omega });
+        let (level, around) = (self.level, self.around(row, color));
+        dispatch!(level, simd => simd.vectorize(#[inline(always)] || around.each(omega, |_| ())));
     }
 
-    /// The same, and tells the largest change.
+    /// The same, and returns the largest change.
     pub(crate) fn relax_measured(&mut self, row: usize, color: Color, omega: f64) -> f64 {
-        let arch = self.arch;
-        arch.dispatch(Measured { around: self.around(row, color), omega })
+        let (level, around) = (self.level, self.around(row, color));
+        dispatch!(level, simd => simd.vectorize(#[inline(always)] || around.each_measured(omega)))
     }
 
     /// The points of a colour in a row, and those beside them.
@@ -165,35 +166,13 @@ impl Around<'_> {
             seen(change);
         }
     }
-}
 
-struct Relax<'a> {
-    around: Around<'a>,
-    omega: f64,
-}
-
-impl NullaryFnOnce for Relax<'_> {
-    type Output = ();
-
+    /// Relaxes every point and returns the largest change.
     #[inline(always)]
-    fn call(self) {
-        self.around.each(self.omega, |_| ());
-    }
-}
-
-struct Measured<'a> {
-    around: Around<'a>,
-    omega: f64,
-}
-
-impl NullaryFnOnce for Measured<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn call(self) -> f64 {
+    fn each_measured(self, omega: f64) -> f64 {
         // Of bits, for the sake of what is not a number, as `larger` says.
         let mut most = 0;
-        self.around.each(self.omega, |change| most = most.max(change.abs().to_bits()));
+        self.each(omega, |change| most = most.max(change.abs().to_bits()));
         f64::from_bits(most)
     }
 }

@@ -17,20 +17,20 @@ mod tests;
 use std::io;
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 
-use crate::progress::Progress;
-use crate::rounds::{Program, Rounds, Talk};
-use crate::team::Team;
-use crate::{Error, Report};
+use crate::progress::AppProgress;
+use crate::rounds::{AppRounds, Program, TrafficTotals};
+use crate::team::AppTeam;
+use crate::{AppError, AppReport};
 use grid::Grid;
-use part::Part;
-use plan::{Plan, Until};
-use sequential::Ended;
+use part::GridPart;
+use plan::{SettleRule, SorPlan};
+use sequential::SorOutcome;
 
 /// Red/black successive over-relaxation of a square grid.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Args {
+pub struct SorArgs {
     /// Rows and columns of the grid
     #[arg(long, value_name = "N", default_value_t = 1600, value_parser = clap::value_parser!(u32).range(1..=32768))]
     pub size: u32,
@@ -58,19 +58,19 @@ pub struct Args {
     pub json: bool,
 }
 
-impl Args {
-    fn plan(&self) -> Result<Plan, Error> {
+impl SorArgs {
+    fn plan(&self) -> Result<SorPlan, AppError> {
         if self.converge.is_some_and(|change| change.is_nan() || change <= 0.0) {
-            return Err(Error::Usage("--converge needs a change above 0".to_owned()));
+            return Err(AppError::Usage("--converge needs a change above 0".to_owned()));
         }
         let limit = if self.converge.is_some() { 100_000 } else { 100 };
-        let until = self.converge.map(|change| Until { change, every: self.every });
-        Ok(Plan { iterations: self.iterations.unwrap_or(limit), depth: self.depth, until })
+        let until = self.converge.map(|change| SettleRule { change, every: self.every });
+        Ok(SorPlan { iterations: self.iterations.unwrap_or(limit), depth: self.depth, until })
     }
 
-    fn rounds(&self) -> Rounds {
+    fn rounds(&self) -> AppRounds {
         let count = self.rounds.unwrap_or(if self.efficiency { 7 } else { 1 });
-        Rounds { count, copies: self.efficiency }
+        AppRounds { count, copies: self.efficiency }
     }
 }
 
@@ -80,9 +80,9 @@ impl Args {
 ///
 /// If the arguments do not fit together or to the number of processes, a process
 /// died, or the result is wrong.
-pub fn run(args: &Args) -> Result<(), Error> {
+pub fn run(args: &SorArgs) -> Result<(), AppError> {
     args.plan()?;
-    let mut team = Team::join()?;
+    let mut team = AppTeam::join()?;
     let (report, first) = (report(args, &mut team)?, team.rank() == 0);
     team.leave();
     if first {
@@ -92,23 +92,23 @@ pub fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// How it went, as process 0 knows it.
-pub(crate) fn report(args: &Args, team: &mut Team) -> Result<Report, Error> {
+pub(crate) fn report(args: &SorArgs, team: &mut AppTeam) -> Result<AppReport, AppError> {
     let plan = args.plan()?;
-    let part = Part::new(team, args.size as usize, args.depth)?;
-    let progress = Progress::new(team.rank() == 0);
+    let part = GridPart::new(team, args.size as usize, args.depth)?;
+    let progress = AppProgress::new(team.rank() == 0);
     let mut sor = Sor { plan, size: args.size as usize, part, progress, alone: None, own: None };
     let mut run = args.rounds().run(team, &mut sor)?;
     run.variant = "rmi";
     run.size = args.size;
     run.iterations = sor.own.map(|(_, ended)| ended.iterations);
-    Ok(Report { app: "sor", processes: team.size(), runs: vec![run] })
+    Ok(AppReport { app: "sor", processes: team.size(), runs: vec![run] })
 }
 
 struct Sor {
-    plan: Plan,
+    plan: SorPlan,
     size: usize,
-    part: Part,
-    progress: Progress,
+    part: GridPart,
+    progress: AppProgress,
     /// What one process alone has computed.
     alone: Option<Outcome>,
     /// What this process has computed with the others.
@@ -116,10 +116,10 @@ struct Sor {
 }
 
 /// A number for each row, of all bits in it, and how it ended.
-type Outcome = (Vec<u64>, Ended);
+type Outcome = (Vec<u64>, SorOutcome);
 
 impl Program for Sor {
-    fn sequential(&mut self, team: &Team) -> Result<Duration, Error> {
+    fn sequential(&mut self, team: &AppTeam) -> Result<Duration, AppError> {
         self.progress.begin("sequential", self.plan.iterations);
         let mut grid = Grid::new(self.size, 0..self.size + 2);
         let began = rt::now();
@@ -132,7 +132,7 @@ impl Program for Sor {
         Ok(time)
     }
 
-    fn parallel(&mut self, team: &mut Team) -> Result<(Duration, Talk), Error> {
+    fn parallel(&mut self, team: &mut AppTeam) -> Result<(Duration, TrafficTotals), AppError> {
         self.progress.begin("parallel", self.plan.iterations);
         let mut grid = self.part.grid();
         let began = rt::now();
@@ -143,7 +143,7 @@ impl Program for Sor {
         Ok((time, talk))
     }
 
-    fn check(&mut self, team: &mut Team) -> Result<(), Error> {
+    fn check(&mut self, team: &mut AppTeam) -> Result<(), AppError> {
         let (digests, ended) = self.own.as_ref().expect("it has computed");
         let mut values = vec![ended.iterations.into()];
         values.extend(digests);
@@ -154,9 +154,9 @@ impl Program for Sor {
         })?;
         match verdict.first() {
             Some(&RIGHT) => Ok(()),
-            Some(0) => Err(Error::Wrong("another number of iterations".to_owned())),
-            Some(row) => Err(Error::Wrong(format!("row {row} is not as computed alone"))),
-            None => Err(Error::Wrong("nobody has compared it".to_owned())),
+            Some(0) => Err(AppError::Wrong("another number of iterations".to_owned())),
+            Some(row) => Err(AppError::Wrong(format!("row {row} is not as computed alone"))),
+            None => Err(AppError::Wrong("nobody has compared it".to_owned())),
         }
     }
 }

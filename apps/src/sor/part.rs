@@ -4,18 +4,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use egret::net::rt;
 use egret::prelude::*;
+use egret::rt;
 
 use super::grid::{self, Grid};
-use super::plan::{Pass, Plan};
-use super::sequential::Ended;
+use super::plan::{SorPass, SorPlan};
+use super::sequential::SorOutcome;
 use super::sweep::Sweep;
-use crate::Error;
+use crate::AppError;
 use crate::fault::{Fault, planted};
-use crate::rounds::Talk;
-use crate::slots::{Ahead, Slots};
-use crate::team::{Team, failed};
+use crate::rounds::TrafficTotals;
+use crate::slots::{Ahead, NumberedSlots};
+use crate::team::{AppTeam, failed};
 
 /// Where the neighbours of a process put the rows beside its own.
 #[egret::remote]
@@ -32,14 +32,14 @@ pub(crate) trait Borders {
 
 #[derive(Debug, Default)]
 struct Put {
-    above: Slots<Vec<f64>>,
-    below: Slots<Vec<f64>>,
+    above: NumberedSlots<Vec<f64>>,
+    below: NumberedSlots<Vec<f64>>,
 }
 
-struct Arrivals(Arc<Put>);
+struct ReceivedRows(Arc<Put>);
 
 #[egret::remote]
-impl Borders for Arrivals {
+impl Borders for ReceivedRows {
     fn connect(&self) {}
 
     fn put_rows(&self, below: bool, pass: u32, rows: &[f64]) -> Result<(), Ahead> {
@@ -50,20 +50,20 @@ impl Borders for Arrivals {
 
 /// What one process has of the grid, and who is beside it.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct GridPart {
     size: usize,
     own: Range<usize>,
     /// Iterations in a pass at most: a neighbour has as many rows as it must send.
     depth: u32,
-    above: Option<Side>,
-    below: Option<Side>,
+    above: Option<GridNeighbour>,
+    below: Option<GridNeighbour>,
     put: Arc<Put>,
     _borders: Exported,
 }
 
 /// A neighbour.
 #[derive(Debug)]
-struct Side {
+struct GridNeighbour {
     rank: u32,
     borders: BordersStub,
     sent: u32,
@@ -71,25 +71,25 @@ struct Side {
     pending: Option<Pending<(), Ahead>>,
 }
 
-impl Part {
+impl GridPart {
     /// The rows of this process, and its neighbours.
-    pub(crate) fn new(team: &Team, size: usize, depth: u32) -> Result<Self, Error> {
+    pub(crate) fn new(team: &AppTeam, size: usize, depth: u32) -> Result<Self, AppError> {
         let (rank, processes) = (team.rank(), team.size());
         let own = rows(size, rank, processes);
         let least = size / processes as usize;
         if least < 2 {
-            return Err(Error::Usage(format!(
+            return Err(AppError::Usage(format!(
                 "{size} rows are too few for {processes} processes: each needs two"
             )));
         }
         let depth = depth.min(u32::try_from(least / 2).unwrap_or(u32::MAX));
         let put = Arc::<Put>::default();
-        let borders = team.node().export(Arrivals(Arc::clone(&put)))?;
+        let borders = team.node().export(ReceivedRows(Arc::clone(&put)))?;
         borders.bind(&format!("borders.{rank}"))?;
         let side = |rank: u32| {
             let borders: BordersStub = team.find("borders", rank)?;
             borders.connect().map_err(|why| failed(rank, why))?;
-            Ok::<_, Error>(Side { rank, borders, sent: 0, pending: None })
+            Ok::<_, AppError>(GridNeighbour { rank, borders, sent: 0, pending: None })
         };
         let above = rank.checked_sub(1).map(side).transpose()?;
         let below = (rank + 1 < processes).then(|| side(rank + 1)).transpose()?;
@@ -111,15 +111,15 @@ impl Part {
     /// Computes them; tells `step` the iterations of each pass.
     pub(crate) fn solve(
         &mut self,
-        team: &mut Team,
+        team: &mut AppTeam,
         grid: &mut Grid,
-        plan: &Plan,
+        plan: &SorPlan,
         mut step: impl FnMut(u32),
-    ) -> Result<(Ended, Talk), Error> {
-        let plan = Plan { depth: self.depth.min(plan.depth), ..plan.clone() };
+    ) -> Result<(SorOutcome, TrafficTotals), AppError> {
+        let plan = SorPlan { depth: self.depth.min(plan.depth), ..plan.clone() };
         let omega = grid::omega(self.size);
-        let mut solving = Solving { part: self, grid, talk: Talk::default(), omega };
-        let mut ended = Ended { iterations: 0, change: f64::INFINITY };
+        let mut solving = Solving { part: self, grid, talk: TrafficTotals::default(), omega };
+        let mut ended = SorOutcome { iterations: 0, change: f64::INFINITY };
         let mut pass = plan.pass(0, 0);
         for number in 0.. {
             let Some(now) = pass else { break };
@@ -143,7 +143,7 @@ impl Part {
     }
 
     /// Waits until the neighbours have taken what was sent last.
-    fn finish(&mut self) -> Result<Duration, Error> {
+    fn finish(&mut self) -> Result<Duration, AppError> {
         let began = rt::now();
         for side in self.above.iter_mut().chain(&mut self.below) {
             side.finish()?;
@@ -160,9 +160,9 @@ pub(crate) fn rows(size: usize, rank: u32, processes: u32) -> Range<usize> {
 
 /// A computation under way.
 struct Solving<'a> {
-    part: &'a mut Part,
+    part: &'a mut GridPart,
     grid: &'a mut Grid,
-    talk: Talk,
+    talk: TrafficTotals,
     omega: f64,
 }
 
@@ -171,18 +171,18 @@ impl Solving<'_> {
     /// its way then, unless it is to be decided first whether there is one.
     fn pass(
         &mut self,
-        team: &Team,
+        team: &AppTeam,
         number: u32,
-        pass: &Pass,
-        next: Option<&Pass>,
-    ) -> Result<f64, Error> {
+        pass: &SorPass,
+        next: Option<&SorPass>,
+    ) -> Result<f64, AppError> {
         let mut sweep = Sweep::new(self.part.own.clone(), pass, self.omega);
         // At the beginning everybody knows all rows.
         let known = number == 0;
         if !known {
             self.receive(team, !pass.down, pass)?;
         }
-        let rows = next.map_or(0, Pass::reach);
+        let rows = next.map_or(0, SorPass::reach);
         let near =
             if planted(Fault::EarlyBorder) { sweep.near(rows) / 2 } else { sweep.near(rows) };
         let early = !pass.measured && near <= sweep.far();
@@ -207,14 +207,14 @@ impl Solving<'_> {
         Ok(sweep.change())
     }
 
-    fn send_both(&mut self, pass: &Pass, next: Option<&Pass>) -> Result<(), Error> {
-        let rows = next.map_or(0, Pass::reach);
+    fn send_both(&mut self, pass: &SorPass, next: Option<&SorPass>) -> Result<(), AppError> {
+        let rows = next.map_or(0, SorPass::reach);
         self.send(pass.down, rows)?;
         self.send(!pass.down, rows)
     }
 
     /// The largest change of all processes.
-    fn agree(&mut self, team: &mut Team, change: f64) -> Result<f64, Error> {
+    fn agree(&mut self, team: &mut AppTeam, change: f64) -> Result<f64, AppError> {
         let began = rt::now();
         let most = team.max(change)?;
         let told = if team.rank() == 0 { team.size() - 1 } else { 1 };
@@ -224,7 +224,7 @@ impl Solving<'_> {
     }
 
     /// Sends the outermost rows to a neighbour, if there is one.
-    fn send(&mut self, below: bool, rows: usize) -> Result<(), Error> {
+    fn send(&mut self, below: bool, rows: usize) -> Result<(), AppError> {
         let own = self.part.own.clone();
         let part = &mut *self.part;
         let side = if below { &mut part.below } else { &mut part.above };
@@ -244,7 +244,7 @@ impl Solving<'_> {
     }
 
     /// Puts a border where it belongs, if there is a neighbour.
-    fn receive(&mut self, team: &Team, below: bool, pass: &Pass) -> Result<(), Error> {
+    fn receive(&mut self, team: &AppTeam, below: bool, pass: &SorPass) -> Result<(), AppError> {
         let (own, count) = (self.part.own.clone(), pass.reach());
         let side = if below { &self.part.below } else { &self.part.above };
         let Some(side) = side else { return Ok(()) };
@@ -263,14 +263,14 @@ impl Solving<'_> {
         self.talk.time += rt::now() - began;
         if fits != Some(true) {
             let why = "it has sent another number of rows".to_owned();
-            return Err(Error::Peer { rank: side.rank, why });
+            return Err(AppError::Peer { rank: side.rank, why });
         }
         Ok(())
     }
 }
 
-impl Side {
-    fn send(&mut self, below: bool, rows: Vec<f64>) -> Result<(), Error> {
+impl GridNeighbour {
+    fn send(&mut self, below: bool, rows: Vec<f64>) -> Result<(), AppError> {
         self.finish()?;
         if planted(Fault::Twice) {
             let twice = self.borders.begin().put_rows(below, self.sent, rows.clone());
@@ -281,7 +281,7 @@ impl Side {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<(), AppError> {
         match self.pending.take() {
             Some(pending) => pending.wait().map_err(|why| failed(self.rank, why)),
             None => Ok(()),

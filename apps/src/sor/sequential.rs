@@ -2,13 +2,13 @@
 //! time.
 
 use super::grid::{self, Grid};
-use super::plan::Plan;
+use super::plan::SorPlan;
 use super::sweep::Sweep;
-use crate::Error;
+use crate::AppError;
 
 /// How a computation ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Ended {
+pub(crate) struct SorOutcome {
     /// After so many iterations.
     pub(crate) iterations: u32,
     /// The largest change of the last one that was measured.
@@ -18,11 +18,11 @@ pub(crate) struct Ended {
 /// Computes on a whole grid; tells `step` the iterations of each pass, and ends if it fails.
 pub(crate) fn solve(
     grid: &mut Grid,
-    plan: &Plan,
-    mut step: impl FnMut(u32) -> Result<(), Error>,
-) -> Result<Ended, Error> {
+    plan: &SorPlan,
+    mut step: impl FnMut(u32) -> Result<(), AppError>,
+) -> Result<SorOutcome, AppError> {
     let omega = grid::omega(grid.size());
-    let mut ended = Ended { iterations: 0, change: f64::INFINITY };
+    let mut ended = SorOutcome { iterations: 0, change: f64::INFINITY };
     for number in 0.. {
         let Some(pass) = plan.pass(number, ended.iterations) else { break };
         let mut sweep = Sweep::new(1..grid.size() + 1, &pass, omega);
@@ -39,11 +39,14 @@ pub(crate) fn solve(
     ended.verdict(plan)
 }
 
-impl Ended {
+impl SorOutcome {
     /// An error if it should have settled and has not.
-    pub(crate) fn verdict(self, plan: &Plan) -> Result<Self, Error> {
+    pub(crate) fn verdict(self, plan: &SorPlan) -> Result<Self, AppError> {
         if plan.until.is_some() && !plan.settled(self.change) {
-            return Err(Error::NotConverged { iterations: self.iterations, change: self.change });
+            return Err(AppError::NotConverged {
+                iterations: self.iterations,
+                change: self.change,
+            });
         }
         Ok(self)
     }

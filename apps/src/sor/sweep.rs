@@ -16,7 +16,7 @@
 use std::ops::Range;
 
 use super::grid::{Color, Grid, larger};
-use super::plan::Pass;
+use super::plan::SorPass;
 
 /// One pass over a block of rows.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Sweep {
 
 impl Sweep {
     /// A pass that has not begun.
-    pub(crate) fn new(own: Range<usize>, pass: &Pass, omega: f64) -> Self {
+    pub(crate) fn new(own: Range<usize>, pass: &SorPass, omega: f64) -> Self {
         let (depth, down, measured) = (pass.depth as usize, pass.down, pass.measured);
         Self { own, depth, down, measured, omega, front: 0, change: 0.0 }
     }

@@ -3,7 +3,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::grid::{Grid, omega, solution};
-use super::plan::{Pass, Plan, Until};
+use super::plan::{SettleRule, SorPass, SorPlan};
 use super::sequential::solve;
 use super::sweep::Sweep;
 
@@ -64,8 +64,8 @@ proptest! {
         size in 1_usize..40, iterations in 1_u32..24, depth in 1_u32..10,
         every in proptest::option::of(1_u32..12),
     ) {
-        let until = every.map(|every| Until { change: -1.0, every });
-        let plan = Plan { iterations, depth, until };
+        let until = every.map(|every| SettleRule { change: -1.0, every });
+        let plan = SorPlan { iterations, depth, until };
         let mut grid = Grid::new(size, 0..size + 2);
         let mut naive = Naive::new(size);
         let mut change = 0.0;
@@ -74,7 +74,7 @@ proptest! {
         }
         match solve(&mut grid, &plan, |_| Ok(())) {
             Ok(ended) => prop_assert_eq!(ended.iterations, iterations),
-            Err(crate::Error::NotConverged { change: told, .. }) => {
+            Err(crate::AppError::NotConverged { change: told, .. }) => {
                 prop_assert_eq!(told.to_bits(), f64::to_bits(change));
             }
             Err(other) => panic!("{other}"),
@@ -94,7 +94,7 @@ proptest! {
         let own = above + 1..above + 1 + rows;
         let mut naive = Naive::new(size);
         (0..before).for_each(|_| _ = naive.iterate());
-        let pass = Pass { depth, down, measured: true };
+        let pass = SorPass { depth, down, measured: true };
         let reach = pass.reach();
         let borders = own.start.saturating_sub(reach)..(own.end + reach).min(size + 2);
         let mut grid = Grid::new(size, borders.clone());
@@ -128,8 +128,11 @@ proptest! {
 #[test]
 fn a_grid_that_settles_is_the_solution() {
     let size = 65;
-    let plan =
-        Plan { iterations: 10_000, depth: 4, until: Some(Until { change: 1e-13, every: 7 }) };
+    let plan = SorPlan {
+        iterations: 10_000,
+        depth: 4,
+        until: Some(SettleRule { change: 1e-13, every: 7 }),
+    };
     let mut grid = Grid::new(size, 0..size + 2);
     let ended = solve(&mut grid, &plan, |_| Ok(())).unwrap();
     assert!(ended.iterations.is_multiple_of(7) && ended.iterations < 1000, "{ended:?}");
@@ -142,11 +145,17 @@ fn a_grid_that_settles_is_the_solution() {
 #[test]
 fn a_grid_with_a_point_that_is_no_number_has_not_settled() {
     for (row, column) in [(1, 1), (9, 20), (20, 20), (13, 8)] {
-        let plan = Plan { iterations: 100, depth: 2, until: Some(Until { change: 1e9, every: 1 }) };
+        let plan = SorPlan {
+            iterations: 100,
+            depth: 2,
+            until: Some(SettleRule { change: 1e9, every: 1 }),
+        };
         let mut grid = Grid::new(20, 0..22);
         *grid.point(row, column) = f64::NAN;
         match solve(&mut grid, &plan, |_| Ok(())) {
-            Err(crate::Error::NotConverged { iterations: 1, change }) => assert!(change.is_nan()),
+            Err(crate::AppError::NotConverged { iterations: 1, change }) => {
+                assert!(change.is_nan());
+            }
             other => panic!("{row}, {column}: {other:?}"),
         }
     }

@@ -11,7 +11,7 @@ use rkyv::api::high::HighValidator;
 use rkyv::bytecheck::CheckBytes;
 use rkyv::rancor::Error;
 
-use crate::map::{self, Map, ROADS};
+use crate::map::{self, ROADS, RoadMap};
 use crate::measure::{Round, medians};
 use crate::peers::received;
 use crate::values::{Node, nodes};
@@ -28,7 +28,7 @@ pub fn tree(count: i32) -> [f64; 2] {
 
 /// The same for a map: egret's whole, rkyv's without cycles.
 pub fn map(towns: usize, objects: usize, back: Back) -> [f64; 2] {
-    let map = Map::draw(towns, objects);
+    let map = RoadMap::draw(towns, objects);
     let theirs = acyclic(&map, back);
     compare::<_, <Town as rkyv::Archive>::Archived>(
         &map.graph(),
@@ -103,7 +103,7 @@ pub enum Back {
 }
 
 /// The objects of the map, with references that lead away from the first town alone.
-fn acyclic(map: &Map, back: Back) -> Rc<Town> {
+fn acyclic(map: &RoadMap, back: Back) -> Rc<Town> {
     let junctions = map.towns + map.crossroads;
     let mut roads_of = vec![Vec::new(); junctions];
     for (road, ends) in map.roads.iter().enumerate() {
@@ -155,7 +155,7 @@ struct Made {
 }
 
 impl Made {
-    fn add(&mut self, map: &Map, at: usize, links: &[Option<usize>]) {
+    fn add(&mut self, map: &RoadMap, at: usize, links: &[Option<usize>]) {
         let mut roads: [Option<Rc<Road>>; ROADS] = Default::default();
         for (road, link) in roads.iter_mut().zip(links) {
             *road = link.and_then(|link| self.roads.get(&link).cloned());
@@ -188,7 +188,7 @@ enum Kind {
     Road,
 }
 
-impl Map {
+impl RoadMap {
     /// What the object with this number is: towns come first, and roads last.
     fn kind(&self, at: usize) -> Kind {
         match at {

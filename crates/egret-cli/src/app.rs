@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use egret_apps::{Error, pmm, sor};
+use egret_apps::{AppError, pmm, sor};
 
 use crate::run::{self, Job, Options};
 
@@ -14,7 +14,7 @@ use crate::run::{self, Job, Options};
 /// Starts as many processes as -n says, as `egret run` does. Under `egret run` it is one
 /// process of that job.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct AppArgs {
     #[command(subcommand)]
     app: App,
 }
@@ -22,9 +22,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum App {
     /// Red/black successive over-relaxation of a square grid
-    Sor(One<sor::Args>),
+    Sor(One<sor::SorArgs>),
     /// The product of two matrices, around a ring
-    Pmm(One<pmm::Args>),
+    Pmm(One<pmm::PmmArgs>),
 }
 
 /// An application with what is said of its job.
@@ -39,7 +39,7 @@ struct One<A: clap::Args> {
     launch: Options,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: AppArgs) -> Result<ExitCode> {
     match args.app {
         App::Sor(one) => one.run(sor::run),
         App::Pmm(one) => one.run(pmm::run),
@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 impl<A: clap::Args> One<A> {
     /// Is one process of the application, or starts all.
-    fn run(self, process: fn(&A) -> Result<(), Error>) -> Result<ExitCode> {
+    fn run(self, process: fn(&A) -> Result<(), AppError>) -> Result<ExitCode> {
         if run::in_job() {
             return process(&self.app).map(|()| ExitCode::SUCCESS).map_err(Into::into);
         }

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod app;
-mod bench;
 mod info;
 mod run;
 mod secret;
@@ -23,17 +22,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    App(app::Args),
-    Bench(bench::Args),
-    Info(info::Args),
-    Run(run::Args),
-    Secret(secret::Args),
+    App(app::AppArgs),
+    Bench(egret_bench::BenchArgs),
+    Info(info::InfoArgs),
+    Run(run::RunArgs),
+    Secret(secret::SecretArgs),
     /// The second process of a benchmark.
     #[command(hide = true)]
-    BenchPeer(bench::PeerArgs),
+    BenchPeer(egret_bench::BenchPeerArgs),
     /// The second process of `egret info`.
     #[command(hide = true)]
-    InfoPeer(info::PeerArgs),
+    InfoPeer(info::InfoPeerArgs),
     /// The process of `egret run` that starts the others.
     #[command(hide = true)]
     RunLauncher(run::LauncherArgs),
@@ -48,11 +47,11 @@ fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let ended = match cli.command {
         Command::App(args) => app::run(args),
-        Command::Bench(args) => bench::run(&args).map(done),
+        Command::Bench(args) => egret_bench::run(&args).map(done),
         Command::Info(args) => info::run(&args).map(done),
         Command::Run(args) => run::run(args),
         Command::Secret(args) => secret::run(&args).map(done),
-        Command::BenchPeer(args) => bench::serve(&args).map(done),
+        Command::BenchPeer(args) => egret_bench::serve(&args).map(done),
         Command::InfoPeer(args) => info::serve(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),
         Command::RunChild(args) => run::become_program(&args),
@@ -61,7 +60,7 @@ fn main() -> ExitCode {
         Ok(code) => return code,
         Err(error) => error,
     };
-    if let Some(usage) = error.downcast_ref::<bench::Usage>() {
+    if let Some(usage) = error.downcast_ref::<egret_bench::Usage>() {
         asked(&matches).error(ErrorKind::ValueValidation, usage).exit();
     }
     // Whoever reads, as in `egret bench … | head`, has seen enough.

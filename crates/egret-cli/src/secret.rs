@@ -15,12 +15,12 @@ use egret::node::registry::Operator;
 ///
 /// Jobs of `egret run` need neither: each has a secret and a key of its own.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SecretArgs {
     /// Where the secret is written, which must not be there yet
     file: PathBuf,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &SecretArgs) -> Result<()> {
     let operator = Operator::random();
     let key = operator.identity().key();
     operator.save(&args.file).context("nothing was made")?;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 
-use egret::net::fabric::{Fabrics, shm};
+use egret::fabric::{Fabrics, shm::ShmFabric};
 use serde_json::Value;
 
 const EGRET: &str = env!("CARGO_BIN_EXE_egret");
@@ -118,7 +118,7 @@ fn nothing_is_left_behind_and_the_second_process_is_hidden() {
 fn the_doorbell_is_fenced_as_shm_says() {
     let info = object(&egret(&["info", "--json"]));
     let is_granted = named(&info["grants"], "membarrier-global")["granted"].as_bool().unwrap();
-    assert_eq!(is_granted, shm::sleepers_fence());
+    assert_eq!(is_granted, ShmFabric::sleepers_fence());
     let means = info["means"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
     let about: Vec<_> = means.filter(|line| line.contains("doorbell")).collect();
     let said = if is_granted { "who sleeps passes" } else { "each message passes" };
@@ -201,6 +201,7 @@ fn who_turns_encryption_off_is_told_first_of_all() {
     }
     let info: Value = serde_json::from_str(&said(&["info", "--json"], Some("off"))).unwrap();
     assert_eq!(info["encryption"]["value"], "off");
+    assert_eq!(info["secret"]["variable"], "EGRET_SECRET");
     for args in [&["info"][..], &["info", "--env"]] {
         let wrong = said(args, Some("perhaps"));
         assert!(wrong.contains("WRONG") && wrong.contains("on or off is expected"), "{wrong}");

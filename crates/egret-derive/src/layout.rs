@@ -20,7 +20,7 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Fields, Ident, Member, Result, Type};
 
 /// A field of a struct or a variant.
-pub(crate) struct Field {
+pub(crate) struct LayoutField {
     pub(crate) member: Member,
     /// As it enters descriptions and stands in messages.
     pub(crate) label: String,
@@ -30,7 +30,7 @@ pub(crate) struct Field {
     pub(crate) ty: Ident,
 }
 
-impl Field {
+impl LayoutField {
     /// Those of the type `name`, or of a variant of it; the names of their aliases begin with
     /// `prefix`.
     pub(crate) fn all(name: &Ident, prefix: &str, fields: &Fields) -> Result<Vec<Self>> {
@@ -143,14 +143,14 @@ impl Repr {
 }
 
 /// Fields that must follow one another from the start of a type to its end.
-pub(crate) struct Row<'a> {
+pub(crate) struct FieldRow<'a> {
     /// The type.
     pub(crate) whole: &'a Ident,
     /// The struct that has the fields: the type itself, or what stands for a variant of it.
     pub(crate) holder: &'a Ident,
     /// The names of the fields there.
     pub(crate) members: Vec<Member>,
-    pub(crate) fields: &'a [Field],
+    pub(crate) fields: &'a [LayoutField],
     /// The type of an enum's tag, which lies before the fields.
     pub(crate) tag: Option<&'a TokenStream>,
     /// How messages call it, and what they say to do.
@@ -158,7 +158,7 @@ pub(crate) struct Row<'a> {
     pub(crate) advice: &'a str,
 }
 
-impl Row<'_> {
+impl FieldRow<'_> {
     /// Constant assertions that each field begins where the one before ends.
     pub(crate) fn no_holes(&self) -> TokenStream {
         let Self { whole, holder, called, advice, .. } = self;
@@ -167,7 +167,8 @@ impl Row<'_> {
             Some(tag) => quote!(__core::mem::size_of::<#tag>()),
         };
         let mut checks = TokenStream::new();
-        for (Field { member, label, ty, .. }, place) in self.fields.iter().zip(&self.members) {
+        for (LayoutField { member, label, ty, .. }, place) in self.fields.iter().zip(&self.members)
+        {
             let message = format!("padding in {called} before field `{label}`: {advice}");
             let span = here(member.span());
             checks.extend(quote_spanned! {span=>
@@ -179,7 +180,7 @@ impl Row<'_> {
         }
         let last = match self.fields.last() {
             None => "its tag".to_owned(),
-            Some(Field { label, .. }) => format!("its last field `{label}`"),
+            Some(LayoutField { label, .. }) => format!("its last field `{label}`"),
         };
         let message = format!("padding in {called} after {last}: {advice}");
         let empty = format!("{called} has no bytes, so there is nothing to send");
@@ -196,9 +197,9 @@ impl Row<'_> {
 
 /// The aliases of a struct's fields, and what fails to compile if they are not its fields:
 /// another macro changed them, or their types mean something else in the output.
-pub(crate) fn same_fields(name: &Ident, fields: &[Field]) -> TokenStream {
-    let aliases = Field::aliases(fields);
-    let (bind, exact) = (Field::bind_mut(fields), Field::exact(fields));
+pub(crate) fn same_fields(name: &Ident, fields: &[LayoutField]) -> TokenStream {
+    let aliases = LayoutField::aliases(fields);
+    let (bind, exact) = (LayoutField::bind_mut(fields), LayoutField::exact(fields));
     quote! {
         #aliases
         const _: fn(#name) = |#name #bind| { #exact };

@@ -18,64 +18,59 @@ mod wire_body;
 mod wire_plain;
 
 use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::quote;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Implements `Plain` for a `#[repr(C)]` or `#[repr(transparent)]` struct whose
-/// fields are all plain and leave no holes between them.
-///
-/// The struct must also be `Clone` and `Copy`. What the type system cannot see
-/// (the holes) is computed while compiling; a hole is an error that names the
-/// field it lies before. The crate that derives may forbid unsafe code.
-///
-/// A program that depends on `egret` alone says where the trait is:
-/// `#[plain(crate = egret::net)]`.
+#[doc = include_str!("../doc/plain.md")]
 #[proc_macro_derive(Plain, attributes(plain))]
 pub fn derive_plain(input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    plain::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+    plain(input, &quote!(::egret_net))
 }
 
-/// Implements `Wire` and `FromWire` for a struct or an enum: how it is written to a
-/// stream and read from one.
-///
-/// | at the type | |
-/// |---|---|
-/// | `#[wire(plain)]` | a `Plain` struct travels as its bytes, aligned; arrays of it in one piece, and both can be read in place |
-/// | `#[wire(check = fn)]` | `fn(&T) -> bool` or `-> Result<(), impl Display>`, asked before a value is handed out |
-/// | `#[wire(bound = "T: …")]` | in place of `T: Wire` and `T: FromWire<'a>` for each parameter |
-/// | `#[wire(crate = path)]` | where the traits are |
-///
-/// | at a field | |
-/// |---|---|
-/// | `#[wire(skip)]` | does not travel; on arrival it is its type's default |
-/// | `#[wire(default = fn)]` | does not travel; on arrival it is what `fn()` gives |
-/// | `#[wire(with = module)]` | travels by the module's `write`, `read` and `describe` |
+#[doc = include_str!("../doc/plain.md")]
+#[proc_macro_derive(EgretPlain, attributes(plain))]
+pub fn derive_plain_of_egret(input: TokenStream) -> TokenStream {
+    plain(input, &quote!(::egret::__private::net))
+}
+
+fn plain(input: TokenStream, net: &Tokens) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    plain::expand(&input, net).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+#[doc = include_str!("../doc/wire.md")]
 #[proc_macro_derive(Wire, attributes(wire))]
 pub fn derive_wire(input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    wire::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+    wire(input, &quote!(::egret_stream))
 }
 
-/// Implements `Object`, and with it `Flat`, for a struct or an enum: it can lie in a graph.
-///
-/// A struct is `#[repr(C)]` or `#[repr(transparent)]`; an enum has the type of its tag, `u8` to
-/// `u64` or `i8` to `i64`, as its `repr`. Its variants may have numbers of one's own, and fields.
-/// The type must also be `Clone` and `Copy`, and all fields objects.
-///
-/// Holes are looked for while compiling, in each variant by itself: one is an error that names
-/// the field it lies before. A variant is as large as the enum, so a small one has to name the
-/// rest, as in `Nothing([u8; 4])`. Nothing is aligned to more than 8 bytes.
-///
-/// The crate that derives may forbid unsafe code.
-///
-/// | at the type | |
-/// |---|---|
-/// | `#[object(check = fn)]` | `fn(&T) -> bool` or `-> Result<(), impl Display>`, asked of each object of a graph that arrives |
-/// | `#[object(crate = path)]` | where `egret_stream` is |
+#[doc = include_str!("../doc/wire.md")]
+#[proc_macro_derive(EgretWire, attributes(wire))]
+pub fn derive_wire_of_egret(input: TokenStream) -> TokenStream {
+    wire(input, &quote!(::egret::__private::stream))
+}
+
+fn wire(input: TokenStream, stream: &Tokens) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    wire::expand(&input, stream).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+#[doc = include_str!("../doc/object.md")]
 #[proc_macro_derive(Object, attributes(object))]
 pub fn derive_object(input: TokenStream) -> TokenStream {
+    object(input, &quote!(::egret_stream))
+}
+
+#[doc = include_str!("../doc/object.md")]
+#[proc_macro_derive(EgretObject, attributes(object))]
+pub fn derive_object_of_egret(input: TokenStream) -> TokenStream {
+    object(input, &quote!(::egret::__private::stream))
+}
+
+fn object(input: TokenStream, stream: &Tokens) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    object::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+    object::expand(&input, stream).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Makes the methods of a trait callable from other nodes.

@@ -10,28 +10,28 @@ use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result};
 
-use crate::layout::{Field, Repr, here, own_crates, same_fields};
-use crate::object_attr::Settings;
-use crate::object_body::Body;
-use crate::object_enum::Enum;
+use crate::layout::{LayoutField, Repr, here, own_crates, same_fields};
+use crate::object_attr::ObjectSettings;
+use crate::object_body::ObjectBody;
+use crate::object_enum::ObjectEnum;
 use crate::object_part::part;
 
 /// The implementations for `input`, with their proof; or why it cannot be an object.
-pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenStream> {
     let name = &input.ident;
-    let settings = Settings::read(input)?;
+    let settings = ObjectSettings::read(input, stream)?;
     if !input.generics.params.is_empty() || input.generics.where_clause.is_some() {
         return Err(Error::new(name.span(), no_generics(name)));
     }
     let repr = Repr::read(&input.attrs)?;
     let code = match &input.data {
         Data::Struct(data) => of_struct(name, &data.fields, &repr)?,
-        Data::Enum(data) => Enum::read(name, data, &repr)?.code(),
+        Data::Enum(data) => ObjectEnum::read(name, data, &repr)?.code(),
         Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
     };
     let (crates, small, part) = (own_crates(), is_small(name), part(&settings.stream));
     let (flat, object) = (code.flat(name, &settings), code.object(name, &settings));
-    let Code { proof, .. } = code;
+    let ShapeCode { proof, .. } = code;
     Ok(quote! {
         #[allow(deprecated)]
         const _: () = {
@@ -46,7 +46,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// What the shape of a type decides.
-pub(crate) struct Code {
+pub(crate) struct ShapeCode {
     /// Items: what stands for its variants, and the proof of what is promised.
     pub(crate) proof: TokenStream,
     /// Constants.
@@ -63,8 +63,8 @@ pub(crate) struct Code {
     pub(crate) check: TokenStream,
 }
 
-impl Code {
-    fn flat(&self, name: &Ident, Settings { stream, .. }: &Settings) -> TokenStream {
+impl ShapeCode {
+    fn flat(&self, name: &Ident, ObjectSettings { stream, .. }: &ObjectSettings) -> TokenStream {
         let Self { any, is_value, .. } = self;
         quote! {
             #[automatically_derived]
@@ -81,9 +81,9 @@ impl Code {
         }
     }
 
-    fn object(&self, name: &Ident, settings: &Settings) -> TokenStream {
+    fn object(&self, name: &Ident, settings: &ObjectSettings) -> TokenStream {
         let Self { has_refs, is_even, is_checked, fault, describe, refs, renew_refs, .. } = self;
-        let Settings { stream, check } = settings;
+        let ObjectSettings { stream, check } = settings;
         let is_checked = match check {
             None => quote!(#is_checked),
             Some(_) => quote!(true),
@@ -96,12 +96,12 @@ impl Code {
                 const REFS: __core::primitive::bool = #has_refs;
                 const EVEN: __core::primitive::bool = #is_even;
                 const CHECKED: __core::primitive::bool = #is_checked;
-                fn describe(describe: &mut #stream::graph::Describe<'_>) {
+                fn describe(describe: &mut #stream::graph::DescribeObject<'_>) {
                     #describe
                 }
                 #[inline]
-                fn hint() -> &'static #stream::graph::Hint {
-                    static HINT: #stream::graph::Hint = #stream::graph::Hint::new();
+                fn hint() -> &'static #stream::graph::ClassHint {
+                    static HINT: #stream::graph::ClassHint = #stream::graph::ClassHint::new();
                     &HINT
                 }
                 #[inline]
@@ -135,12 +135,12 @@ impl Code {
     }
 
     /// The checks of the parts, then the type's own.
-    fn check_all(&self, Settings { stream, check }: &Settings) -> TokenStream {
+    fn check_all(&self, ObjectSettings { stream, check }: &ObjectSettings) -> TokenStream {
         let parts = &self.check;
         let own = check.as_ref().map(|check| {
             quote! {
                 if let __core::option::Option::Some(why) =
-                    #stream::__private::Verdict::refusal(#check(self))
+                    #stream::__private::CheckAnswer::refusal(#check(self))
                 {
                     return __core::result::Result::Err(why);
                 }
@@ -154,8 +154,8 @@ impl Code {
     }
 }
 
-fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<Code> {
-    let fields = Field::all(name, "__Field", fields)?;
+fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<ShapeCode> {
+    let fields = LayoutField::all(name, "__Field", fields)?;
     let refuse = |why: String| Err(Error::new(name.span(), why));
     if fields.is_empty() {
         return refuse(no_fields(name));
@@ -167,14 +167,14 @@ fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<Code> {
         return refuse(no_repr(name));
     }
     let places = fields.iter().map(|field| field.member.clone()).collect();
-    let body = Body { holder: name.clone(), places, fields };
+    let body = ObjectBody { holder: name.clone(), places, fields };
     let holes = body.row(name, None, format!("`{name}`"), NAME_THE_HOLE).no_holes();
     let same = same_fields(name, &body.fields);
     let label = name.unraw().to_string();
     let (bind, fault, describe) = (body.bind(), body.fault(), body.describe());
     let (refs, renew_refs, check) = (body.refs(), body.renew_refs(), body.check());
     let otherwise = format!("a `{label}`");
-    Ok(Code {
+    Ok(ShapeCode {
         proof: quote!(#same #holes),
         any: body.all("ANY"),
         has_refs: body.some("REFS"),

@@ -1,19 +1,20 @@
 //! What `#[object(…)]` says at a type.
 
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::{Attribute, Data, DeriveInput, Error, Path, Result};
 
 /// What is said.
-pub(crate) struct Settings {
+pub(crate) struct ObjectSettings {
     /// The path of `egret_stream` where the output is compiled.
     pub(crate) stream: TokenStream,
     pub(crate) check: Option<Path>,
 }
 
-impl Settings {
-    pub(crate) fn read(input: &DeriveInput) -> Result<Self> {
-        let mut read = Self { stream: quote!(::egret_stream), check: None };
+impl ObjectSettings {
+    /// `stream` is the path if nothing is said of it.
+    pub(crate) fn read(input: &DeriveInput, stream: &TokenStream) -> Result<Self> {
+        let mut read = Self { stream: stream.clone(), check: None };
         for attr in said(&input.attrs) {
             attr.parse_nested_meta(|meta| {
                 if meta.path.is_ident("crate") {

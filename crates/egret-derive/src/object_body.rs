@@ -4,18 +4,18 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::{Ident, Member};
 
-use crate::layout::{Field, Row, here, local};
+use crate::layout::{FieldRow, LayoutField, here, local};
 
 /// The fields of a struct, or of a variant with the struct that stands for it.
-pub(crate) struct Body {
+pub(crate) struct ObjectBody {
     /// The struct whose offsets are theirs.
     pub(crate) holder: Ident,
     /// Their names in it.
     pub(crate) places: Vec<Member>,
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<LayoutField>,
 }
 
-impl Body {
+impl ObjectBody {
     /// `{ a: field_0, … }`, for a pattern.
     pub(crate) fn bind(&self) -> TokenStream {
         let members = self.fields.iter().map(|field| &field.member);
@@ -30,9 +30,9 @@ impl Body {
         tag: Option<&'r TokenStream>,
         called: String,
         advice: &'r str,
-    ) -> Row<'r> {
+    ) -> FieldRow<'r> {
         let (holder, members, fields) = (&self.holder, self.places.clone(), &self.fields[..]);
-        Row { whole, holder, members, fields, tag, called, advice }
+        FieldRow { whole, holder, members, fields, tag, called, advice }
     }
 
     /// Whether a constant is true of all of them.
@@ -102,7 +102,7 @@ impl Body {
 }
 
 /// A constant or function of a field's type; see [`object_part`](crate::object_part).
-fn ask(Field { ty, .. }: &Field, question: &str) -> TokenStream {
+fn ask(LayoutField { ty, .. }: &LayoutField, question: &str) -> TokenStream {
     let span = here(ty.span());
     let question = format_ident!("{question}", span = span);
     quote_spanned!(span=> <#ty as __Part>::#question)

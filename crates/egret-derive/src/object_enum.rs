@@ -14,31 +14,31 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{DataEnum, Error, Expr, ExprUnary, Fields, Ident, Lit, Result, UnOp};
 
-use crate::layout::{Field, Repr, local};
-use crate::object::Code;
-use crate::object_body::Body;
+use crate::layout::{LayoutField, Repr, local};
+use crate::object::ShapeCode;
+use crate::object_body::ObjectBody;
 
 /// An enum, its parts read.
-pub(crate) struct Enum<'a> {
+pub(crate) struct ObjectEnum<'a> {
     name: &'a Ident,
     /// The type of its tag.
     tag: TokenStream,
-    variants: Vec<Variant<'a>>,
+    variants: Vec<ObjectVariant<'a>>,
     /// Whether no variant has, or could have, fields.
     is_tag_alone: bool,
 }
 
-struct Variant<'a> {
+struct ObjectVariant<'a> {
     name: &'a Ident,
     label: String,
     /// The constant that holds its number.
     number: Ident,
     /// What the text says of that, if the enum cannot be asked: a literal.
     given: Option<TokenStream>,
-    body: Body,
+    body: ObjectBody,
 }
 
-impl<'a> Enum<'a> {
+impl<'a> ObjectEnum<'a> {
     pub(crate) fn read(name: &'a Ident, data: &'a DataEnum, repr: &Repr) -> Result<Self> {
         let refuse = |why: String| Err(Error::new(name.span(), why));
         if data.variants.is_empty() {
@@ -54,23 +54,23 @@ impl<'a> Enum<'a> {
         }
         let is_tag_alone = data.variants.iter().all(|v| matches!(v.fields, Fields::Unit));
         let variants = data.variants.iter().enumerate().map(|(at, variant)| {
-            let read = Variant::read(name, at, variant)?;
+            let read = ObjectVariant::read(name, at, variant)?;
             Ok(if is_tag_alone { read } else { read.with_literal(name, variant)? })
         });
         let variants = variants.collect::<Result<_>>()?;
         Ok(Self { name, tag: quote!(__core::primitive::#tag), variants, is_tag_alone })
     }
 
-    pub(crate) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> ShapeCode {
         let name = self.name.unraw().to_string();
         let (tag, fault) = (&self.tag, format!("a variant of `{name}`"));
-        let is_value = self.by_number(&quote!(false), Body::is_value);
-        let fault = self.by_number(&quote!(return (0, #fault)), Body::fault);
+        let is_value = self.by_number(&quote!(false), ObjectBody::is_value);
+        let fault = self.by_number(&quote!(return (0, #fault)), ObjectBody::fault);
         let otherwise = format!("a `{name}`");
         let read = quote! {
             let tag = bytes.first_chunk().copied().map(<#tag>::from_ne_bytes);
         };
-        let describe = self.variants.iter().map(|Variant { label, number, body, .. }| {
+        let describe = self.variants.iter().map(|ObjectVariant { label, number, body, .. }| {
             let fields = body.describe();
             quote! {
                 describe.variant(#label, #number as __core::primitive::i128, |describe| {
@@ -84,7 +84,7 @@ impl<'a> Enum<'a> {
         };
         let has_refs = some("REFS");
         let kind = self.tag_name().map_or_else(String::new, |tag| format!("enum of {tag}"));
-        Code {
+        ShapeCode {
             proof: self.proof(),
             any: quote!(false),
             is_even: quote!(!(#has_refs)),
@@ -93,9 +93,9 @@ impl<'a> Enum<'a> {
             is_value: quote!(#read #is_value),
             fault: quote!(#read #fault (0, #otherwise)),
             describe: quote!(describe.named(#kind, #name, |describe| { #(#describe)* });),
-            refs: self.by_variant(Body::refs),
-            renew_refs: self.by_variant(Body::renew_refs),
-            check: self.by_variant(Body::check),
+            refs: self.by_variant(ObjectBody::refs),
+            renew_refs: self.by_variant(ObjectBody::renew_refs),
+            check: self.by_variant(ObjectBody::check),
         }
     }
 
@@ -103,9 +103,9 @@ impl<'a> Enum<'a> {
     fn by_number(
         &self,
         otherwise: &TokenStream,
-        then: impl Fn(&Body) -> TokenStream,
+        then: impl Fn(&ObjectBody) -> TokenStream,
     ) -> TokenStream {
-        let arms = self.variants.iter().map(|Variant { number, body, .. }| {
+        let arms = self.variants.iter().map(|ObjectVariant { number, body, .. }| {
             let then = then(body);
             quote!(__core::option::Option::Some(#number) => { #then })
         });
@@ -113,8 +113,8 @@ impl<'a> Enum<'a> {
     }
 
     /// What `then` says of the fields of the variant that `self` is.
-    fn by_variant(&self, then: impl Fn(&Body) -> TokenStream) -> TokenStream {
-        let arms = self.variants.iter().map(|Variant { name, body, .. }| {
+    fn by_variant(&self, then: impl Fn(&ObjectBody) -> TokenStream) -> TokenStream {
+        let arms = self.variants.iter().map(|ObjectVariant { name, body, .. }| {
             let (bind, then) = (body.bind(), then(body));
             quote!(Self::#name #bind => { #then })
         });
@@ -158,8 +158,8 @@ impl<'a> Enum<'a> {
     /// The structs that stand for variants with fields.
     fn holders(&self) -> TokenStream {
         let tag = &self.tag;
-        let holders = self.with_fields().map(|Body { holder, places, fields, .. }| {
-            let aliases = Field::aliases(fields);
+        let holders = self.with_fields().map(|ObjectBody { holder, places, fields, .. }| {
+            let aliases = LayoutField::aliases(fields);
             let types = fields.iter().map(|field| &field.ty);
             quote! {
                 #aliases
@@ -174,15 +174,16 @@ impl<'a> Enum<'a> {
     /// types of their fields mean something else in the output.
     fn same_variants(&self) -> TokenStream {
         let name = self.name;
-        let arms = self.variants.iter().map(|Variant { name: variant, number, body, .. }| {
-            let Body { holder, places, fields, .. } = body;
-            let (bind, exact) = (Field::bind_mut(fields), Field::exact(fields));
-            let made = (!fields.is_empty()).then(|| {
-                let values = (0..fields.len()).map(local);
-                quote!(#exact let _ = #holder { tag: #number, #(#places: #values,)* };)
+        let arms =
+            self.variants.iter().map(|ObjectVariant { name: variant, number, body, .. }| {
+                let ObjectBody { holder, places, fields, .. } = body;
+                let (bind, exact) = (LayoutField::bind_mut(fields), LayoutField::exact(fields));
+                let made = (!fields.is_empty()).then(|| {
+                    let values = (0..fields.len()).map(local);
+                    quote!(#exact let _ = #holder { tag: #number, #(#places: #values,)* };)
+                });
+                quote!(#name::#variant #bind => { #made })
             });
-            quote!(#name::#variant #bind => { #made })
-        });
         quote!(const _: fn(#name) = |value| match value { #(#arms)* };)
     }
 
@@ -191,28 +192,28 @@ impl<'a> Enum<'a> {
         let (with, without): (Vec<_>, Vec<_>) =
             self.variants.iter().partition(|variant| !variant.body.fields.is_empty());
         let holes =
-            without.into_iter().take(1).chain(with).map(|Variant { label, body, .. }| {
+            without.into_iter().take(1).chain(with).map(|ObjectVariant { label, body, .. }| {
                 let called = format!("variant `{label}` of `{}`", self.name);
                 body.row(self.name, Some(&self.tag), called, NAME_THE_HOLE).no_holes()
             });
         quote!(#(#holes)*)
     }
 
-    fn with_fields(&self) -> impl Iterator<Item = &Body> {
+    fn with_fields(&self) -> impl Iterator<Item = &ObjectBody> {
         self.variants.iter().map(|variant| &variant.body).filter(|body| !body.fields.is_empty())
     }
 }
 
-impl<'a> Variant<'a> {
+impl<'a> ObjectVariant<'a> {
     fn read(owner: &Ident, at: usize, variant: &'a syn::Variant) -> Result<Self> {
-        let fields = Field::all(owner, &format!("__Variant{at}Field"), &variant.fields)?;
+        let fields = LayoutField::all(owner, &format!("__Variant{at}Field"), &variant.fields)?;
         let places = (0..fields.len()).map(|at| local(at).into()).collect();
         Ok(Self {
             name: &variant.ident,
             label: variant.ident.unraw().to_string(),
             number: format_ident!("__TAG_{at}"),
             given: None,
-            body: Body { holder: format_ident!("__Variant{at}"), places, fields },
+            body: ObjectBody { holder: format_ident!("__Variant{at}"), places, fields },
         })
     }
 

@@ -42,7 +42,7 @@ fn declared(stream: &TokenStream) -> TokenStream {
             start: __core::primitive::usize,
         ) -> __core::option::Option<(__core::primitive::usize, &'static __core::primitive::str)>;
         fn describe(
-            describe: &mut #stream::graph::Describe<'_>,
+            describe: &mut #stream::graph::DescribeObject<'_>,
             name: &__core::primitive::str,
         );
         fn refs<S: #stream::graph::SeeRefs>(
@@ -87,7 +87,7 @@ fn done(stream: &TokenStream) -> TokenStream {
             })
         }
         fn describe(
-            describe: &mut #stream::graph::Describe<'_>,
+            describe: &mut #stream::graph::DescribeObject<'_>,
             name: &__core::primitive::str,
         ) {
             describe.field::<T>(name);

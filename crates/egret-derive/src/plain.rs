@@ -11,12 +11,12 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Attribute, Data, DeriveInput, Error, Ident, Path, Result};
 
-use crate::layout::{Field, Repr, Row, here, own_crates, same_fields};
+use crate::layout::{FieldRow, LayoutField, Repr, here, own_crates, same_fields};
 
 /// The implementations for `input`, with their proof; or why it cannot be plain.
-pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
-    let plain = Struct::read(input)?;
-    let Struct { name, net, .. } = &plain;
+pub(crate) fn expand(input: &DeriveInput, net: &TokenStream) -> Result<TokenStream> {
+    let plain = PlainStruct::read(input, net)?;
+    let PlainStruct { name, net, .. } = &plain;
     let label = name.unraw().to_string();
     let fingerprint = plain.fingerprint();
     let holes = plain.no_holes();
@@ -41,18 +41,18 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// A struct that may be plain, as far as its text says.
-struct Struct<'a> {
+struct PlainStruct<'a> {
     name: &'a Ident,
     /// The path of `egret_net` where the output is compiled.
     net: TokenStream,
-    fields: Vec<Field>,
+    fields: Vec<LayoutField>,
 }
 
-impl<'a> Struct<'a> {
-    fn read(input: &'a DeriveInput) -> Result<Self> {
+impl<'a> PlainStruct<'a> {
+    fn read(input: &'a DeriveInput, net: &TokenStream) -> Result<Self> {
         let name = &input.ident;
         let fields = match &input.data {
-            Data::Struct(data) => Field::all(name, "__Field", &data.fields)?,
+            Data::Struct(data) => LayoutField::all(name, "__Field", &data.fields)?,
             Data::Enum(_) => return Err(Error::new(name.span(), no_enum(name))),
             Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
         };
@@ -65,11 +65,11 @@ impl<'a> Struct<'a> {
         if !Repr::read(&input.attrs)?.is_fixed() {
             return Err(Error::new(name.span(), no_repr(name)));
         }
-        Ok(Self { name, net: path_of_net(&input.attrs)?, fields })
+        Ok(Self { name, net: path_of_net(&input.attrs, net)?, fields })
     }
 
     fn no_holes(&self) -> TokenStream {
-        let row = Row {
+        let row = FieldRow {
             whole: self.name,
             holder: self.name,
             members: self.fields.iter().map(|field| field.member.clone()).collect(),
@@ -92,7 +92,7 @@ impl<'a> Struct<'a> {
         let opening = format!("struct {} {{", self.name.unraw());
         let start = quote!(#net::buf::FINGERPRINT_SEED);
         let mut hash = quote!(#net::buf::fingerprint(#start, #opening.as_bytes()));
-        for Field { label, ty, .. } in &self.fields {
+        for LayoutField { label, ty, .. } in &self.fields {
             let label = format!("{label}:");
             let span = here(ty.span());
             let of_field = quote_spanned!(span=> of_field::<#ty>());
@@ -113,9 +113,9 @@ impl<'a> Struct<'a> {
     }
 }
 
-/// What `#[plain(crate = path)]` says, or `::egret_net`.
-fn path_of_net(attrs: &[Attribute]) -> Result<TokenStream> {
-    let mut net = quote!(::egret_net);
+/// What `#[plain(crate = path)]` says, or `net`.
+fn path_of_net(attrs: &[Attribute], net: &TokenStream) -> Result<TokenStream> {
+    let mut net = net.clone();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("plain")) {
         attr.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn derive(text: &str) -> Result<String> {
-        expand(&syn::parse_str(text)?).map(|tokens| tokens.to_string())
+        expand(&syn::parse_str(text)?, &quote!(::egret_net)).map(|tokens| tokens.to_string())
     }
 
     #[test]
@@ -197,8 +197,8 @@ mod tests {
     fn the_path_of_the_crate_can_be_set() {
         let usual = derive("#[repr(C)] struct S(u8);").unwrap();
         assert!(usual.contains(":: egret_net :: buf :: Plain for S"), "{usual}");
-        let set = derive("#[repr(C)] #[plain(crate = egret::net)] struct S(u8);").unwrap();
-        assert!(set.contains("impl egret :: net :: buf :: Plain for S"), "{set}");
+        let set = derive("#[repr(C)] #[plain(crate = other::net)] struct S(u8);").unwrap();
+        assert!(set.contains("impl other :: net :: buf :: Plain for S"), "{set}");
         assert!(!set.contains("egret_net"), "{set}");
     }
 

@@ -7,14 +7,14 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, GenericParam, Generics, Ident, Lifetime, Result};
 
-use crate::wire_attr::{Container, How};
-use crate::wire_body::{Body, Variant};
+use crate::wire_attr::{FieldEncoding, WireSettings};
+use crate::wire_body::{WireBody, WireVariant};
 use crate::wire_plain::plain;
 
 /// The implementations for `input`; or why it cannot travel.
-pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
-    let container = Container::read(&input.attrs)?;
-    let shape = Shape::read(input)?;
+pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenStream> {
+    let container = WireSettings::read(&input.attrs, stream)?;
+    let shape = WireShape::read(input)?;
     if container.is_plain {
         shape.check_plain(input)?;
         return match &container.check {
@@ -22,12 +22,12 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             Some(check) => Err(Error::new(check.span(), NO_CHECK)),
         };
     }
-    let Container { stream, .. } = &container;
+    let WireSettings { stream, .. } = &container;
     let (name, label) = (&input.ident, input.ident.unraw().to_string());
     let size = match (shape.size(stream), &container.check) {
         (size, None) => size,
         // A run of numbers has nowhere to be checked.
-        (size, Some(_)) => quote!(#stream::Size::at_least((#size).min)),
+        (size, Some(_)) => quote!(#stream::WireSize::at_least((#size).min)),
     };
     let describe = shape.describe(stream, &label);
     let write = shape.write(stream, "write");
@@ -36,15 +36,15 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let read = shape.read_with_check(stream, &container, &label);
     let read_fixed = shape.read_fixed(stream, container.check.is_some());
     let blank = blank(input, stream);
-    let to = Bounds::new(input, &container, &quote!(#stream::Wire));
-    let from = Bounds::reading(input, &container);
+    let to = WireBounds::new(input, &container, &quote!(#stream::Wire));
+    let from = WireBounds::reading(input, &container);
     let (to_impl, to_types, to_where) = to.split();
     let (from_impl, _, from_where) = from.split();
-    let life = Bounds::life();
+    let life = WireBounds::life();
     Ok(quote! {
         #[automatically_derived]
         impl #to_impl #stream::Wire for #name #to_types #to_where {
-            const SIZE: #stream::Size = #size;
+            const SIZE: #stream::WireSize = #size;
             fn describe(d: &mut #stream::Describe) {
                 #describe
             }
@@ -90,24 +90,24 @@ fn blank(input: &DeriveInput, stream: &TokenStream) -> TokenStream {
         fn blank() -> ::core::option::Option<Self> {
             // One of the two traits in there answers.
             use #stream::__private::*;
-            (&#stream::__private::Blank::<Self>::new()).blank()
+            (&#stream::__private::DefaultProbe::<Self>::new()).blank()
         }
     }
 }
 
 /// A struct or an enum, its parts read.
-enum Shape<'a> {
-    Struct(Body<'a>),
-    Enum(Vec<Variant<'a>>),
+enum WireShape<'a> {
+    Struct(WireBody<'a>),
+    Enum(Vec<WireVariant<'a>>),
 }
 
-impl<'a> Shape<'a> {
+impl<'a> WireShape<'a> {
     fn read(input: &'a DeriveInput) -> Result<Self> {
         match &input.data {
-            Data::Struct(data) => Ok(Self::Struct(Body::of(&data.fields)?)),
+            Data::Struct(data) => Ok(Self::Struct(WireBody::of(&data.fields)?)),
             Data::Enum(data) => {
                 let variants = data.variants.iter().map(|variant| {
-                    Ok(Variant { name: &variant.ident, body: Body::of(&variant.fields)? })
+                    Ok(WireVariant { name: &variant.ident, body: WireBody::of(&variant.fields)? })
                 });
                 Ok(Self::Enum(variants.collect::<Result<_>>()?))
             }
@@ -119,7 +119,7 @@ impl<'a> Shape<'a> {
     fn check_plain(&self, input: &DeriveInput) -> Result<()> {
         match self {
             Self::Struct(body) if input.generics.params.is_empty() => {
-                match body.fields.iter().find(|field| !matches!(field.how, How::Itself)) {
+                match body.fields.iter().find(|field| !matches!(field.how, FieldEncoding::Itself)) {
                     Some(field) => Err(Error::new(field.ty.span(), NO_FIELDS)),
                     None => Ok(()),
                 }
@@ -134,8 +134,8 @@ impl<'a> Shape<'a> {
             Self::Enum(variants) => {
                 let tag = tag_bytes(variants.len());
                 match self.is_tag_alone() {
-                    true => quote!(#stream::Size::fixed(#tag)),
-                    false => quote!(#stream::Size::at_least(#tag)),
+                    true => quote!(#stream::WireSize::fixed(#tag)),
+                    false => quote!(#stream::WireSize::at_least(#tag)),
                 }
             }
         }
@@ -148,7 +148,7 @@ impl<'a> Shape<'a> {
                 quote!(d.named::<Self>("struct", #label, |d| { let _ = &d; #fields });)
             }
             Self::Enum(variants) => {
-                let variants = variants.iter().map(|Variant { name, body }| {
+                let variants = variants.iter().map(|WireVariant { name, body }| {
                     let name = name.unraw().to_string();
                     let fields = body.describe(stream);
                     quote!(d.group(#name, |d| { let _ = &d; #fields });)
@@ -176,7 +176,7 @@ impl<'a> Shape<'a> {
             Self::Enum(variants) if variants.is_empty() => quote!(match *self {}),
             Self::Enum(variants) => {
                 let tag_type = tag_type(variants.len());
-                let body = matched(variants, |Variant { body, .. }, tag| {
+                let body = matched(variants, |WireVariant { body, .. }, tag| {
                     let fields = body.write(stream, &method);
                     quote!({ w.array(#tag_type::to_le_bytes(#tag))?; #fields })
                 });
@@ -209,7 +209,7 @@ impl<'a> Shape<'a> {
     fn read_with_check(
         &self,
         stream: &TokenStream,
-        container: &Container,
+        container: &WireSettings,
         label: &str,
     ) -> TokenStream {
         let value = self.read_value(stream, container.check.is_some());
@@ -217,7 +217,7 @@ impl<'a> Shape<'a> {
             return value;
         }
         let checked = container.checked(label, &quote!(value));
-        let life = Bounds::life();
+        let life = WireBounds::life();
         quote! {
             let read = |r: &mut #stream::Reader<#life>|
                 -> ::core::result::Result<Self, #stream::Stop> { #value };
@@ -290,8 +290,8 @@ impl<'a> Shape<'a> {
 
 /// A match on an enum with an `arm` for each variant and its tag.
 fn matched(
-    variants: &[Variant<'_>],
-    arm: impl Fn(&Variant<'_>, syn::LitInt) -> TokenStream,
+    variants: &[WireVariant<'_>],
+    arm: impl Fn(&WireVariant<'_>, syn::LitInt) -> TokenStream,
 ) -> TokenStream {
     let arms = variants.iter().enumerate().map(|(at, variant)| {
         let (name, bind) = (variant.name, variant.body.bind());
@@ -303,10 +303,10 @@ fn matched(
 
 /// Arms that read each variant by its tag.
 fn made<'v>(
-    variants: &'v [Variant<'_>],
+    variants: &'v [WireVariant<'_>],
     stream: &'v TokenStream,
 ) -> impl Iterator<Item = TokenStream> + 'v {
-    variants.iter().enumerate().map(|(at, Variant { name, body })| {
+    variants.iter().enumerate().map(|(at, WireVariant { name, body })| {
         let (tag, make, read) = (tag(at, variants.len()), body.make(), body.read(stream));
         quote!(#tag => { #read ::core::result::Result::Ok(Self::#name #make) })
     })
@@ -325,13 +325,13 @@ fn tag(at: usize, variants: usize) -> syn::LitInt {
 }
 
 /// The type's generics with what their parameters must do.
-struct Bounds {
+struct WireBounds {
     declared: Generics,
     used: Generics,
 }
 
-impl Bounds {
-    fn new(input: &DeriveInput, container: &Container, bound: &TokenStream) -> Self {
+impl WireBounds {
+    fn new(input: &DeriveInput, container: &WireSettings, bound: &TokenStream) -> Self {
         let mut declared = input.generics.clone();
         let names: Vec<Ident> = declared.type_params().map(|param| param.ident.clone()).collect();
         let clause = declared.make_where_clause();
@@ -347,7 +347,7 @@ impl Bounds {
     }
 
     /// The same for reading: what is borrowed lives as long as the stream.
-    fn reading(input: &DeriveInput, container: &Container) -> Self {
+    fn reading(input: &DeriveInput, container: &WireSettings) -> Self {
         let (stream, life) = (&container.stream, Self::life());
         let mut bounds = Self::new(input, container, &quote!(#stream::FromWire<#life>));
         let lifetimes: Vec<Lifetime> =

@@ -10,7 +10,7 @@ use syn::{
 };
 
 /// At a type.
-pub(crate) struct Container {
+pub(crate) struct WireSettings {
     /// The path of `egret_stream` where the output is compiled.
     pub(crate) stream: TokenStream,
     pub(crate) is_plain: bool,
@@ -18,9 +18,10 @@ pub(crate) struct Container {
     pub(crate) bound: Option<Punctuated<WherePredicate, Token![,]>>,
 }
 
-impl Container {
-    pub(crate) fn read(attrs: &[Attribute]) -> Result<Self> {
-        let stream = quote!(::egret_stream);
+impl WireSettings {
+    /// `stream` is the path if nothing is said of it.
+    pub(crate) fn read(attrs: &[Attribute], stream: &TokenStream) -> Result<Self> {
+        let stream = stream.clone();
         let mut read = Self { stream, is_plain: false, check: None, bound: None };
         for attr in attrs.iter().filter(|attr| attr.path().is_ident("wire")) {
             attr.parse_nested_meta(|meta| {
@@ -52,7 +53,7 @@ impl Container {
             None => quote!(::core::result::Result::Ok(#value)),
             Some(check) => quote! {
                 #stream::__private::checked(r, #label, #value, |value| {
-                    #stream::__private::Verdict::refusal(#check(value))
+                    #stream::__private::CheckAnswer::refusal(#check(value))
                 })
             },
         }
@@ -60,16 +61,16 @@ impl Container {
 }
 
 /// A field, with what is said at it.
-pub(crate) struct Field<'a> {
+pub(crate) struct WireField<'a> {
     pub(crate) member: Member,
     /// As it enters the schema.
     pub(crate) label: String,
     pub(crate) ty: &'a Type,
-    pub(crate) how: How,
+    pub(crate) how: FieldEncoding,
 }
 
 /// How a field travels.
-pub(crate) enum How {
+pub(crate) enum FieldEncoding {
     /// As its type does.
     Itself,
     /// Not at all: it is made on arrival.
@@ -78,23 +79,23 @@ pub(crate) enum How {
     With(Path),
 }
 
-impl<'a> Field<'a> {
+impl<'a> WireField<'a> {
     pub(crate) fn read(field: &'a syn::Field, member: Member) -> Result<Self> {
         let label = match &member {
             Member::Named(name) => name.unraw().to_string(),
             Member::Unnamed(index) => index.index.to_string(),
         };
-        let mut how = How::Itself;
+        let mut how = FieldEncoding::Itself;
         let mut said = 0;
         for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("wire")) {
             attr.parse_nested_meta(|meta| {
                 said += 1;
                 if meta.path.is_ident("skip") {
-                    how = How::Skipped(None);
+                    how = FieldEncoding::Skipped(None);
                 } else if meta.path.is_ident("default") {
-                    how = How::Skipped(Some(meta.value()?.parse()?));
+                    how = FieldEncoding::Skipped(Some(meta.value()?.parse()?));
                 } else if meta.path.is_ident("with") {
-                    how = How::With(meta.value()?.parse()?);
+                    how = FieldEncoding::With(meta.value()?.parse()?);
                 } else {
                     return Err(
                         meta.error("a field has `skip`, `default = fn` and `with = module`")
@@ -113,12 +114,12 @@ impl<'a> Field<'a> {
 
     /// Whether its text says that it is a number: such fields are written together.
     pub(crate) fn is_number(&self) -> bool {
-        matches!(self.how, How::Itself) && is_number(self.ty)
+        matches!(self.how, FieldEncoding::Itself) && is_number(self.ty)
     }
 
     /// What is in the option, if its text says that it is one.
     pub(crate) fn option(&self) -> Option<&'a Type> {
-        let (How::Itself, Type::Path(path)) = (&self.how, self.ty) else { return None };
+        let (FieldEncoding::Itself, Type::Path(path)) = (&self.how, self.ty) else { return None };
         let only = path.path.segments.first().filter(|_| path.path.segments.len() == 1)?;
         match &only.arguments {
             PathArguments::AngleBracketed(inner) if only.ident == "Option" => {

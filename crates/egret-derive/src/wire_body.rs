@@ -6,34 +6,34 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{Fields, Ident, Result};
 
-use crate::wire_attr::{Field, How};
+use crate::wire_attr::{FieldEncoding, WireField};
 
 /// The fields of a struct or a variant.
-pub(crate) struct Body<'a> {
-    pub(crate) fields: Vec<Field<'a>>,
+pub(crate) struct WireBody<'a> {
+    pub(crate) fields: Vec<WireField<'a>>,
 }
 
 /// A variant of an enum.
-pub(crate) struct Variant<'a> {
+pub(crate) struct WireVariant<'a> {
     pub(crate) name: &'a Ident,
-    pub(crate) body: Body<'a>,
+    pub(crate) body: WireBody<'a>,
 }
 
-impl<'a> Body<'a> {
+impl<'a> WireBody<'a> {
     pub(crate) fn of(fields: &'a Fields) -> Result<Self> {
         let all = fields.iter().zip(fields.members());
-        let fields = all.map(|(field, member)| Field::read(field, member));
+        let fields = all.map(|(field, member)| WireField::read(field, member));
         Ok(Self { fields: fields.collect::<Result<_>>()? })
     }
 
     /// Whether nothing of it travels.
     pub(crate) fn is_empty(&self) -> bool {
-        self.fields.iter().all(|field| matches!(field.how, How::Skipped(_)))
+        self.fields.iter().all(|field| matches!(field.how, FieldEncoding::Skipped(_)))
     }
 
     /// Whether a part of it travels by other functions than its type's.
     pub(crate) fn has_with(&self) -> bool {
-        self.fields.iter().any(|field| matches!(field.how, How::With(_)))
+        self.fields.iter().any(|field| matches!(field.how, FieldEncoding::With(_)))
     }
 
     /// `{ a: field_0, … }`, for a pattern.
@@ -41,7 +41,7 @@ impl<'a> Body<'a> {
         let fields = self.fields.iter().enumerate().map(|(at, field)| {
             let member = &field.member;
             match field.how {
-                How::Skipped(_) => quote!(#member: _),
+                FieldEncoding::Skipped(_) => quote!(#member: _),
                 _ => {
                     let name = local(at);
                     quote!(#member: #name)
@@ -59,19 +59,19 @@ impl<'a> Body<'a> {
     }
 
     pub(crate) fn size(&self, stream: &TokenStream) -> TokenStream {
-        let parts = self.fields.iter().map(|Field { ty, how, .. }| match how {
-            How::Itself => quote!(.and(<#ty as #stream::Wire>::SIZE)),
-            How::Skipped(_) => quote!(),
-            How::With(_) => quote!(.and(#stream::Size::at_least(0))),
+        let parts = self.fields.iter().map(|WireField { ty, how, .. }| match how {
+            FieldEncoding::Itself => quote!(.and(<#ty as #stream::Wire>::SIZE)),
+            FieldEncoding::Skipped(_) => quote!(),
+            FieldEncoding::With(_) => quote!(.and(#stream::WireSize::at_least(0))),
         });
-        quote!(#stream::Size::fixed(0) #(#parts)*)
+        quote!(#stream::WireSize::fixed(0) #(#parts)*)
     }
 
     pub(crate) fn describe(&self, stream: &TokenStream) -> TokenStream {
-        let parts = self.fields.iter().map(|Field { ty, how, label, .. }| match how {
-            How::Itself => quote!(d.label(#label); <#ty as #stream::Wire>::describe(d);),
-            How::Skipped(_) => quote!(),
-            How::With(path) => quote!(d.label(#label); #path::describe::<#ty>(d);),
+        let parts = self.fields.iter().map(|WireField { ty, how, label, .. }| match how {
+            FieldEncoding::Itself => quote!(d.label(#label); <#ty as #stream::Wire>::describe(d);),
+            FieldEncoding::Skipped(_) => quote!(),
+            FieldEncoding::With(path) => quote!(d.label(#label); #path::describe::<#ty>(d);),
         });
         quote!(#(#parts)*)
     }
@@ -79,12 +79,12 @@ impl<'a> Body<'a> {
     /// Writes each field by `method` of its type, `write` or `give`.
     pub(crate) fn write(&self, stream: &TokenStream, method: &Ident) -> TokenStream {
         self.in_runs(
-            |at, Field { ty, how, .. }| {
+            |at, WireField { ty, how, .. }| {
                 let name = local(at);
                 match how {
-                    How::Itself => quote!(<#ty as #stream::Wire>::#method(#name, w)?;),
-                    How::Skipped(_) => quote!(),
-                    How::With(path) => quote!(w.copied(|w| #path::write(&*#name, w))?;),
+                    FieldEncoding::Itself => quote!(<#ty as #stream::Wire>::#method(#name, w)?;),
+                    FieldEncoding::Skipped(_) => quote!(),
+                    FieldEncoding::With(path) => quote!(w.copied(|w| #path::write(&*#name, w))?;),
                 }
             },
             |run, tagged| self.write_run(stream, run, tagged, method),
@@ -95,7 +95,7 @@ impl<'a> Body<'a> {
     /// option is there joins the run before it.
     fn in_runs(
         &self,
-        one: impl Fn(usize, &Field<'_>) -> TokenStream,
+        one: impl Fn(usize, &WireField<'_>) -> TokenStream,
         run: impl Fn(Range<usize>, bool) -> TokenStream,
     ) -> TokenStream {
         let mut code = TokenStream::new();
@@ -142,7 +142,7 @@ impl<'a> Body<'a> {
         quote! {
             w.run(
                 const {
-                    #stream::Size::fixed(#tag_bytes) #(.and(<#types as #stream::Wire>::SIZE))* .min
+                    #stream::WireSize::fixed(#tag_bytes) #(.and(<#types as #stream::Wire>::SIZE))* .min
                 },
                 |run| { #(<#types as #stream::Wire>::write_fixed(#names, run);)* #tag },
             )?;
@@ -151,12 +151,12 @@ impl<'a> Body<'a> {
     }
 
     pub(crate) fn write_fixed(&self, stream: &TokenStream) -> TokenStream {
-        let parts = self.fields.iter().enumerate().map(|(at, Field { ty, how, .. })| {
+        let parts = self.fields.iter().enumerate().map(|(at, WireField { ty, how, .. })| {
             let name = local(at);
             match how {
-                How::Itself => quote!(<#ty as #stream::Wire>::write_fixed(#name, run);),
-                How::Skipped(_) => quote!(),
-                How::With(_) => quote!(let _ = #name;),
+                FieldEncoding::Itself => quote!(<#ty as #stream::Wire>::write_fixed(#name, run);),
+                FieldEncoding::Skipped(_) => quote!(),
+                FieldEncoding::With(_) => quote!(let _ = #name;),
             }
         });
         quote!(#(#parts)*)
@@ -167,11 +167,11 @@ impl<'a> Body<'a> {
             |at, field| {
                 let (name, ty) = (local(at), field.ty);
                 match &field.how {
-                    How::Itself => {
+                    FieldEncoding::Itself => {
                         quote!(let #name = <#ty as #stream::FromWire<'_>>::read(r)?;)
                     }
-                    How::Skipped(default) => skipped(&name, ty, default.as_ref()),
-                    How::With(path) => quote!(let #name: #ty = #path::read(r)?;),
+                    FieldEncoding::Skipped(default) => skipped(&name, ty, default.as_ref()),
+                    FieldEncoding::With(path) => quote!(let #name: #ty = #path::read(r)?;),
                 }
             },
             |run, tagged| self.read_run(stream, run, tagged),
@@ -182,7 +182,7 @@ impl<'a> Body<'a> {
         let (option, at) = (local(run.end), run.end);
         let types: Vec<_> = self.fields[run.clone()].iter().map(|field| field.ty).collect();
         let names: Vec<_> = run.map(local).collect();
-        let inner = self.fields.get(at).and_then(Field::option).filter(|_| tagged);
+        let inner = self.fields.get(at).and_then(WireField::option).filter(|_| tagged);
         let Some(inner) = inner else {
             return quote!(let (#(#names,)*) = r.fixed::<(#(#types,)*)>()?;);
         };
@@ -202,11 +202,11 @@ impl<'a> Body<'a> {
         let parts = self.fields.iter().enumerate().map(|(at, field)| {
             let (name, ty) = (local(at), field.ty);
             match &field.how {
-                How::Itself => {
+                FieldEncoding::Itself => {
                     quote!(let #name = <#ty as #stream::FromWire<'_>>::read_fixed(run)?;)
                 }
-                How::Skipped(default) => skipped(&name, ty, default.as_ref()),
-                How::With(_) => quote!(),
+                FieldEncoding::Skipped(default) => skipped(&name, ty, default.as_ref()),
+                FieldEncoding::With(_) => quote!(),
             }
         });
         quote!(#(#parts)*)

@@ -4,10 +4,10 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{DeriveInput, Ident};
 
-use crate::wire_attr::Container;
+use crate::wire_attr::WireSettings;
 
 /// The implementations for a plain struct.
-pub(crate) fn plain(input: &DeriveInput, container: &Container) -> TokenStream {
+pub(crate) fn plain(input: &DeriveInput, container: &WireSettings) -> TokenStream {
     let (name, stream) = (&input.ident, &container.stream);
     let (writing, reading) = (writing(name, stream), reading(name, stream));
     quote! {
@@ -24,7 +24,7 @@ fn writing(name: &Ident, stream: &TokenStream) -> TokenStream {
     quote! {
         #[automatically_derived]
         impl #stream::Wire for #name {
-            const SIZE: #stream::Size = #stream::Size::at_least(::core::mem::size_of::<Self>());
+            const SIZE: #stream::WireSize = #stream::WireSize::at_least(::core::mem::size_of::<Self>());
             fn describe(d: &mut #stream::Describe) {
                 d.plain::<Self>();
             }
@@ -33,7 +33,7 @@ fn writing(name: &Ident, stream: &TokenStream) -> TokenStream {
                 w.bulk(::core::slice::from_ref(self))
             }
             #[inline(always)]
-            fn write_short_list(slice: &[Self], room: &mut #stream::Room<'_>) -> bool {
+            fn write_short_list(slice: &[Self], room: &mut #stream::ShortWriter<'_>) -> bool {
                 room.list(slice)
             }
             #[inline]
@@ -73,7 +73,7 @@ fn reading(name: &Ident, stream: &TokenStream) -> TokenStream {
             }
             #[inline(always)]
             fn read_short_list(
-                rest: &mut #stream::Rest<'__a>,
+                rest: &mut #stream::ShortReader<'__a>,
             ) -> ::core::option::Option<::std::vec::Vec<Self>> {
                 rest.list().map(<[Self]>::to_vec)
             }

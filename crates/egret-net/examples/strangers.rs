@@ -7,7 +7,8 @@
 //! A nic listens in this process; a thread of it connects again and again, and another process
 //! is the strangers. All of it stays on this machine, and ends by itself: with an error that names
 //! the kinds of strangers beside whom the median or the 99th percentile of the connects is more
-//! than 50 ms above that without any.
+//! than 50 ms above that without any, three times in a row: a machine that stands still for a moment
+//! makes a connect late too.
 
 #![expect(
     clippy::unwrap_used,
@@ -43,6 +44,8 @@ const HELD: usize = 800;
 const RECORDED: usize = 32;
 /// How much longer a connect may take beside strangers.
 const LONGER_MAX: Duration = Duration::from_millis(50);
+/// How often a kind is measured that seems to make connects take longer.
+const TRIES: usize = 3;
 const LONG: Deadline = Deadline::In(Duration::from_secs(20));
 
 fn main() -> ExitCode {
@@ -123,8 +126,7 @@ fn measure(fabric: &str, rate: &str) -> Vec<String> {
         }
     })
     .unwrap();
-    let (mut alone, mut too_long) = (None, Vec::new());
-    for kind in ["none", "silent", "garbage", "cut", "part", "replay"] {
+    let beside = |kind: &str| {
         let mut strangers = (kind != "none").then(|| start(fabric, kind, &at, rate, &recorded));
         rt::sleep(Duration::from_millis(500));
         let took =
@@ -137,7 +139,15 @@ fn measure(fabric: &str, rate: &str) -> Vec<String> {
         }
         let [median, late, most] = [took.median, took.late, took.most].map(|it| it.as_micros());
         println!("{fabric:6} {kind:8} {median:>10} {late:>10} {most:>10}   {}", said.trim());
-        let why = took.too_long(*alone.get_or_insert(took));
+        took
+    };
+    let alone = [beside("none"), beside("none")].into_iter().min_by_key(|took| took.late).unwrap();
+    let mut too_long = Vec::new();
+    for kind in ["silent", "garbage", "cut", "part", "replay"] {
+        let mut why = beside(kind).too_long(alone);
+        for _ in 1..TRIES {
+            why = why.and_then(|_| beside(kind).too_long(alone));
+        }
         too_long.extend(why.map(|why| format!("{fabric} beside strangers of kind {kind}: {why}")));
     }
     is_over.store(true, Ordering::Relaxed);

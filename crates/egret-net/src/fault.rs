@@ -36,6 +36,12 @@ pub(crate) fn caught<F: 'static>(fault: F, body: impl FnOnce()) -> bool {
     outcome.is_err()
 }
 
+/// Whether any fault is planted on this thread.
+#[cfg(test)]
+pub(crate) fn is_any_planted() -> bool {
+    PLANTED.with_borrow(Option::is_some)
+}
+
 #[cfg(test)]
 thread_local! {
     static PLANTED: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };

@@ -6,30 +6,30 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// The system's allocator, and how much is allocated.
 ///
 /// ```
-/// use egret_net::heap::Heap;
+/// use egret_net::heap::CountingAllocator;
 ///
 /// #[global_allocator]
-/// static HEAP: Heap = Heap::new();
+/// static HEAP: CountingAllocator = CountingAllocator::new();
 ///
 /// let (list, taken) = HEAP.during(|| vec![0_u8; 1000]);
 /// assert!(taken.blocks >= 1 && taken.largest >= list.len());
 /// ```
 #[derive(Debug, Default)]
-pub struct Heap {
+pub struct CountingAllocator {
     blocks: AtomicU64,
     largest: AtomicUsize,
 }
 
 /// What was allocated, by all threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
+pub struct Allocations {
     /// How often.
     pub blocks: u64,
     /// Bytes of the largest.
     pub largest: usize,
 }
 
-impl Heap {
+impl CountingAllocator {
     /// Nothing is allocated yet.
     #[must_use]
     pub const fn new() -> Self {
@@ -37,12 +37,12 @@ impl Heap {
     }
 
     /// Runs `body`, and says what was allocated meanwhile. One at a time.
-    pub fn during<R>(&self, body: impl FnOnce() -> R) -> (R, Taken) {
+    pub fn during<R>(&self, body: impl FnOnce() -> R) -> (R, Allocations) {
         self.largest.store(0, Ordering::SeqCst);
         let before = self.blocks.load(Ordering::SeqCst);
         let done = body();
         let blocks = self.blocks.load(Ordering::SeqCst) - before;
-        (done, Taken { blocks, largest: self.largest.load(Ordering::SeqCst) })
+        (done, Allocations { blocks, largest: self.largest.load(Ordering::SeqCst) })
     }
 
     fn count(&self, bytes: usize) {
@@ -52,7 +52,7 @@ impl Heap {
 }
 
 // SAFETY: it does what the system's allocator does, and that keeps the contract.
-unsafe impl GlobalAlloc for Heap {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count(layout.size());
         // SAFETY: the caller keeps the contract of the same function.

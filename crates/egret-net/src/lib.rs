@@ -8,9 +8,9 @@ pub mod fabric;
 mod fault;
 #[cfg(feature = "heap")]
 pub mod heap;
-#[cfg(feature = "limits")]
-pub mod limit;
 pub mod rt;
+/// For the crates that build on a nic.
+#[doc(hidden)]
 pub mod sync;
 pub mod vi;
 

@@ -11,10 +11,7 @@ use std::time::Duration;
 use egret_net::buf::Pool;
 use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline};
-use egret_net::vi::{
-    Access, Address, ConnectError, Descriptor, Nic, TransferError, Vi, ViError, ViOptions,
-    WaitError,
-};
+use egret_net::vi::{Access, Address, ConnectError, Descriptor, Nic, Vi, ViError, ViOptions};
 
 fn connect(a: &Nic, b: &Nic, options: &ViOptions) -> (Vi, Vi) {
     let listener = b.listen("test", 0, &ViOptions::default()).unwrap();
@@ -128,7 +125,7 @@ fn a_queue_of_another_nic_is_refused() {
 fn an_endless_wait_for_nothing_ends() {
     let sim = Sim::new(6);
     let (_a, _b, here, there) = pair(&sim);
-    assert_eq!(here.send_queue().wait(Deadline::UntilDead).unwrap_err(), WaitError::NothingPosted);
+    assert_eq!(here.send_queue().wait(Deadline::UntilDead).unwrap_err(), ViError::NothingPosted);
     there.post_recv(Descriptor::fresh(8)).unwrap();
     here.post_send(Descriptor::empty()).unwrap();
     drop(here.send_queue().wait(Deadline::UntilDead).unwrap().ok().unwrap());
@@ -155,7 +152,7 @@ fn a_receive_taken_back_does_not_hold_up_remote_reads() {
     exposed.write_at(0, b"readable");
     let deadline = Deadline::In(Duration::from_millis(10));
     let timed_out = here.recv_into(&mut [0_u8; 8], deadline).unwrap_err();
-    assert!(matches!(timed_out, TransferError::TimedOut { broken: false, .. }), "{timed_out}");
+    assert!(matches!(timed_out, ViError::TransferTimedOut { broken: false, .. }), "{timed_out}");
     there.post_send(Descriptor::new(vec![5_u8; 8])).unwrap();
     here.post_read(Descriptor::new(vec![0_u8; 8]), exposed.key().at(0)).unwrap();
     let read = here.send_queue().wait(Deadline::DEFAULT).unwrap().ok().unwrap();
@@ -169,7 +166,7 @@ fn half_an_element_is_an_error_that_says_so() {
     let (_a, _b, here, there) = pair(&sim);
     here.post_send(Descriptor::new(vec![1_u8; 7])).unwrap();
     let partial = there.recv::<u32>(4, Deadline::DEFAULT).unwrap_err();
-    assert_eq!(partial, TransferError::Partial { bytes: 7, element: 4 });
+    assert_eq!(partial, ViError::PartialElement { bytes: 7, element: 4 });
 }
 
 #[test]
@@ -188,7 +185,7 @@ fn long_waits_with_an_end_are_no_stall() {
     here.post_recv(Descriptor::fresh(8)).unwrap();
     let before = sim.events();
     let waited = here.recv_queue().wait(Deadline::In(Duration::from_secs(7200))).unwrap_err();
-    assert!(matches!(waited, WaitError::TimedOut { .. }), "{waited}");
+    assert!(matches!(waited, ViError::NoCompletion { .. }), "{waited}");
     let events = sim.events() - before;
     assert!(events < 4 * 7200, "{events} events to keep one connection alive for two hours");
     there.post_send(Descriptor::empty()).unwrap();
@@ -204,9 +201,9 @@ fn a_message_is_not_taken_for_elements_of_another_type() {
     here.post_send(Descriptor::typed(pool.take_typed::<f64>(3).unwrap())).unwrap();
     let got = there.recv_queue().wait(Deadline::DEFAULT).unwrap().ok().unwrap();
     let refused = got.into_typed::<u32>().unwrap_err();
-    let said = refused.reason.to_string();
+    let said = refused.why.to_string();
     assert!(said.contains("f64") && said.contains("u32"), "{said}");
-    assert_eq!(refused.buf.len(), 24);
+    assert_eq!(refused.what.len(), 24);
 }
 
 #[test]
@@ -253,7 +250,7 @@ fn a_deadline_that_panics_leaves_everything_as_it_was() {
     panics(&mut || drop(there.recv::<u64>(4, Panics)));
     here.post_send(Descriptor::new(vec![3_u64; 4]).with_tag(3)).unwrap();
     panics(&mut || drop(here.send_queue().wait(Panics)));
-    let received = there.recv_into(&mut into, Deadline::DEFAULT).unwrap();
-    assert_eq!((received.tag, into), (3, [3; 4]), "nothing was sent or posted before it");
+    let (_, tag) = there.recv_into(&mut into, Deadline::DEFAULT).unwrap();
+    assert_eq!((tag, into), (3, [3; 4]), "nothing was sent or posted before it");
     here.send_queue().wait(Deadline::DEFAULT).unwrap().done().unwrap();
 }

@@ -12,9 +12,7 @@ use egret_net::buf::Pool;
 use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline, JoinHandle};
-use egret_net::vi::{
-    Address, Descriptor, Nic, NicOptions, TransferError, Trust, Vi, ViError, ViOptions, Wait,
-};
+use egret_net::vi::{Address, Descriptor, Nic, NicOptions, Trust, Vi, ViError, ViOptions, Wait};
 
 const MODES: [Wait; 3] = [Wait::Spin, Wait::Balanced, Wait::Frugal];
 const THREADS: u64 = 4;
@@ -332,12 +330,12 @@ fn a_long_copy_ends_with_its_deadline() {
             send(&sender);
             let got = receiver.recv_into(&mut into, deadline);
             if deadline != Deadline::In(Duration::ZERO) {
-                assert_eq!(got.unwrap().len, bytes);
+                assert_eq!(got.unwrap().0, bytes);
                 assert!(into.iter().all(|byte| *byte == 1), "all of it came");
                 drop(sender.send_queue().wait(LONG).unwrap().ok().unwrap());
                 continue;
             }
-            let is_late = matches!(got, Err(TransferError::TimedOut { broken: true, .. }));
+            let is_late = matches!(got, Err(ViError::TransferTimedOut { broken: true, .. }));
             assert!(is_late, "{way}: {got:?}");
             let copied = into.iter().filter(|byte| **byte == 1).count();
             assert!((1..=bytes / 2).contains(&copied), "{way}: {copied} bytes were copied");

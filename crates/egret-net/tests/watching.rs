@@ -12,10 +12,10 @@ use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::fabric::sim::Sim;
 use egret_net::fabric::tcp::TcpFabric;
-use egret_net::rt::{self, Deadline, Instant};
+use egret_net::rt::{self, Deadline, GivenBack, Instant};
 use egret_net::vi::{
-    Address, Arming, Completion, Descriptor, Nic, NicOptions, PostError, Refused, Vi, ViError,
-    ViOptions, Wait,
+    Address, Arming, Completion, Descriptor, Nic, NicOptions, PostError, Vi, ViError, ViOptions,
+    Wait,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -72,7 +72,7 @@ fn play(nic: &Nic, vi: &Vi, is_first: bool) {
         // Which may have closed by now.
         let end = match vi.post_recv(receive.unwrap()) {
             Ok(_) => next(nic, || vi.recv_queue().poll()).done(),
-            Err(PostError { reason: Refused::Broken(why), .. }) => Err(why),
+            Err(GivenBack { why: PostError::Broken(why), .. }) => Err(why),
             Err(refused) => panic!("{refused}"),
         };
         assert_eq!(end, Err(ViError::ClosedByPeer));

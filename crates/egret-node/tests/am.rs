@@ -9,9 +9,7 @@ use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
-use egret_node::am::{
-    CallError, EndpointName, MEDIUM_MAX, MapError, Message, Reason, SendError, Signature,
-};
+use egret_node::am::{EndpointName, MEDIUM_MAX, Message, MessageError, Signature};
 use egret_node::{Links, LinksOptions};
 
 fn links(name: &str) -> Links {
@@ -65,10 +63,10 @@ fn a_request_is_answered() {
         assert_eq!(reply.words(), [i + 5]);
     }
     let unknown = remote.wait_call(9, Deadline::DEFAULT).unwrap_err();
-    assert_eq!(unknown, CallError::Undelivered(Reason::NoHandler { handler: 9 }));
+    assert_eq!(unknown, MessageError::NoHandler { handler: 9 });
     let wrong = EndpointName::new(there.host(), "adder", 8);
     let refused = mine.wait_map(&wrong, Deadline::DEFAULT).unwrap_err();
-    assert!(matches!(refused, MapError::WrongTag { .. }), "{refused}");
+    assert!(matches!(refused, MessageError::OtherTag { .. }), "{refused}");
 }
 
 #[test]
@@ -143,7 +141,7 @@ fn types_are_checked_when_an_endpoint_is_mapped() {
     let remote = mine.wait_map_with(&to, &[SCALE.needed()], Deadline::DEFAULT).unwrap();
     assert_eq!(remote.wait_ask(&SCALE, [1.5, 4.0], Deadline::DEFAULT).unwrap(), 6.0);
     let refused = mine.wait_map_with(&to, &[OTHER.needed()], Deadline::DEFAULT).unwrap_err();
-    assert!(matches!(&refused, MapError::OtherTypes { handler, .. } if handler == "scale"));
+    assert!(matches!(&refused, MessageError::OtherTypes { handler, .. } if handler == "scale"));
 }
 
 #[test]
@@ -198,7 +196,7 @@ fn data_lands_in_supplied_buffers_and_may_be_held() {
         assert!(reply.bytes().len() as u64 == len && reply.bytes().iter().all(|byte| *byte == 9));
     }
     let large = remote.wait_call((1, &[200 << 20]), Deadline::DEFAULT).unwrap_err();
-    let CallError::ReplyTooLarge { bytes, most } = large else { panic!("{large}") };
+    let MessageError::ReplyTooLarge { bytes, most } = large else { panic!("{large}") };
     assert!(bytes > most && most > 0, "{large}");
     assert!(large.to_string().contains("`Config::budget`"), "{large}");
     let sent = remote.try_transfer(Message::to(0).words(&[0]).data(vec![3_u8; 5000])).unwrap();
@@ -206,7 +204,7 @@ fn data_lands_in_supplied_buffers_and_may_be_held() {
     assert_eq!(back.into_vec::<u8>().unwrap(), vec![3; 5000]);
     let never = remote.wait_call(Message::to(0).data(vec![0_u8; 200 << 20]), Deadline::DEFAULT);
     let never = never.unwrap_err();
-    let CallError::Undelivered(Reason::TooLarge { bytes, most }) = never else {
+    let MessageError::TooLarge { bytes, most } = never else {
         panic!("{never}");
     };
     assert!(bytes > most && most > 0, "{never}");
@@ -233,10 +231,10 @@ fn segments_are_read_and_written_from_afar() {
     endpoint.read_segment(5099, &mut own);
     assert_eq!(own, [7, 0]);
     let outside = remote.wait_get(1 << 16, 1, Deadline::DEFAULT).unwrap_err();
-    assert!(matches!(outside, CallError::Send(SendError::OutsideSegment { .. })), "{outside}");
+    assert!(matches!(outside, MessageError::OutsideSegment { .. }), "{outside}");
     drop(endpoint.take_segment());
     let gone = remote.wait_get(0, 1, Deadline::DEFAULT).unwrap_err();
-    assert!(matches!(gone, CallError::Access(_)), "{gone}");
+    assert!(matches!(gone, MessageError::Access(_)), "{gone}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use egret_net::fabric::Fabrics;
 use egret_net::rt::{self, Deadline};
 use egret_node::am::{
-    CallError, Endpoint, EndpointName, MEDIUM_MAX, Message, Remote, ReplySlot, SendError,
+    Endpoint, EndpointName, MEDIUM_MAX, Message, MessageError, RemoteEndpoint, ReplySlot,
 };
 use egret_node::{Links, LinksOptions};
 
@@ -17,7 +17,7 @@ const FABRICS: [&str; 3] = ["shm", "tcp", "udp"];
 
 /// Two sides, the endpoint of each, and what is answered later.
 struct Pair {
-    remote: Remote,
+    remote: RemoteEndpoint,
     later: Arc<Mutex<Vec<ReplySlot>>>,
     ends: [Endpoint; 2],
     links: [Links; 2],
@@ -51,7 +51,7 @@ fn pieces(lens: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
     lens.enumerate().map(|(at, len)| vec![(at + 1).to_le_bytes()[0]; len]).collect()
 }
 
-fn check(remote: &Remote, pieces: &[Vec<u8>]) {
+fn check(remote: &RemoteEndpoint, pieces: &[Vec<u8>]) {
     let lent: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
     let reply =
         remote.wait_call_with(Message::to(0).words(&[7]), &lent, Deadline::DEFAULT).unwrap();
@@ -84,7 +84,7 @@ fn memory_is_back_when_the_time_is_over() {
             let lent: Vec<&[u8]> = memory.iter().map(|piece| &piece[..]).collect();
             let soon = Deadline::In(Duration::from_millis(turn * 20));
             let why = pair.remote.wait_call_with(Message::to(1), &lent, soon).unwrap_err();
-            assert!(matches!(why, CallError::TimedOut { .. }), "{fabric}: {why}");
+            assert!(matches!(why, MessageError::TimedOut { .. }), "{fabric}: {why}");
             memory[0].fill(9);
         }
         pair.later.lock().unwrap().clear();
@@ -98,7 +98,7 @@ fn memory_is_back_when_the_time_is_over() {
         });
         let lent: Vec<&[u8]> = memory.iter().map(|piece| &piece[..]).collect();
         let why = pair.remote.wait_call_with(Message::to(1), &lent, Deadline::DEFAULT).unwrap_err();
-        assert!(matches!(why, CallError::Undelivered(_)), "{fabric}: {why}");
+        assert!(matches!(why, MessageError::LinkLost { .. }), "{fabric}: {why}");
         closes.unwrap().join().unwrap();
         drop(pair.ends);
     }
@@ -127,7 +127,7 @@ fn a_handler_may_not_call() {
                 .push(back.wait_call_with(Message::to(0), &lent, Deadline::DEFAULT).unwrap_err());
             refused.push(back.try_call_with(Message::to(0), &lent, Deadline::DEFAULT).unwrap_err());
         }
-        let all = refused.iter().all(|why| *why == CallError::InHandler);
+        let all = refused.iter().all(|why| *why == MessageError::InHandler);
         // What comes behind whatever was sent.
         back.try_send(1).unwrap();
         request.reply(&[u64::from(all)]);
@@ -148,9 +148,9 @@ fn who_finds_no_room_can_wait_for_it() {
         let first = pair.remote.try_request(1).unwrap();
         let full =
             pair.remote.try_call_with(Message::to(0), &[&memory], Deadline::DEFAULT).unwrap_err();
-        assert_eq!(full, CallError::Send(SendError::Full { window: 1 }));
+        assert_eq!(full, MessageError::Full { window: 1 });
         let soon = pair.remote.wait_room(Duration::from_millis(1)).unwrap_err();
-        assert!(matches!(soon, SendError::TimedOut { window: 1, .. }), "{soon}");
+        assert!(matches!(soon, MessageError::NoRoomInTime { window: 1, .. }), "{soon}");
         let later = Arc::clone(&pair.later);
         let answers = rt::spawn("answers", move || {
             while later.lock().unwrap().pop().map(|slot| slot.reply(&[])).is_none() {

@@ -11,7 +11,9 @@ use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
-use egret_node::am::{CallError, Endpoint, EndpointName, Message, Remote, Request, in_handler};
+use egret_node::am::{
+    Endpoint, EndpointName, Message, MessageError, RemoteEndpoint, Request, in_handler,
+};
 use egret_node::{Links, LinksOptions};
 
 fn links(name: &str) -> Links {
@@ -49,7 +51,7 @@ impl Drop for Servers {
 
 /// Two nodes, an endpoint of one that the other has mapped, and threads that serve it.
 struct Scene {
-    remote: Remote,
+    remote: RemoteEndpoint,
     mine: Endpoint,
     here: Links,
     endpoint: Endpoint,
@@ -159,7 +161,7 @@ fn a_panic_outside_is_answered_and_the_next_is_served() {
     });
     for _ in 0..20 {
         let panicked = scene.remote.wait_call((0, &[1]), Deadline::DEFAULT).unwrap_err();
-        assert_eq!(panicked, CallError::Panicked);
+        assert_eq!(panicked, MessageError::Panicked);
         let reply = scene.remote.wait_call((0, &[0]), Deadline::DEFAULT).unwrap();
         assert_eq!(reply.words(), [1], "the thread is as before");
     }

@@ -5,19 +5,20 @@ use std::marker::PhantomData;
 
 pub use inventory;
 
-pub use crate::carried::{Caller, Carries, Elements, Sound, fingerprint_by};
-use crate::error::ReadError;
+pub use crate::carried::{Carries, CarryProof, Elements, MethodCaller, fingerprint_by};
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
 pub use crate::impls::{give_elements, give_vec, read_cow};
 use crate::reader::Reader;
 use crate::wire::Stop;
+pub use crate::wire::Wire as WireTrait;
 
 /// Asks whether a type has a default, without needing it: the method of the trait
 /// whose receiver needs fewer references is taken.
 #[derive(Debug)]
-pub struct Blank<T>(PhantomData<T>);
+pub struct DefaultProbe<T>(PhantomData<T>);
 
-impl<T> Blank<T> {
+impl<T> DefaultProbe<T> {
     /// The question.
     #[expect(clippy::new_without_default, reason = "made by generated code alone")]
     #[must_use]
@@ -32,7 +33,7 @@ pub trait ByDefault<T> {
     fn blank(&self) -> Option<T>;
 }
 
-impl<T: Default> ByDefault<T> for Blank<T> {
+impl<T: Default> ByDefault<T> for DefaultProbe<T> {
     fn blank(&self) -> Option<T> {
         Some(T::default())
     }
@@ -44,25 +45,25 @@ pub trait ByNothing<T> {
     fn blank(&self) -> Option<T>;
 }
 
-impl<T> ByNothing<T> for &Blank<T> {
+impl<T> ByNothing<T> for &DefaultProbe<T> {
     fn blank(&self) -> Option<T> {
         None
     }
 }
 
 /// What a check may answer.
-pub trait Verdict {
+pub trait CheckAnswer {
     /// Why not, if not.
     fn refusal(self) -> Option<String>;
 }
 
-impl Verdict for bool {
+impl CheckAnswer for bool {
     fn refusal(self) -> Option<String> {
         (!self).then(|| "it says no".to_owned())
     }
 }
 
-impl<E: Display> Verdict for Result<(), E> {
+impl<E: Display> CheckAnswer for Result<(), E> {
     fn refusal(self) -> Option<String> {
         self.err().map(|error| error.to_string())
     }
@@ -80,7 +81,7 @@ pub fn checked<T>(
     verdict: impl FnOnce(&T) -> Option<String>,
 ) -> Result<T, Stop> {
     match verdict(&value) {
-        Some(why) if !planted(Fault::Unchecked) => Err(r.fail(ReadError::Check { name, why })),
+        Some(why) if !planted(Fault::Unchecked) => Err(r.fail(WireError::Check { name, why })),
         _ => Ok(value),
     }
 }

@@ -12,6 +12,7 @@ use crate::describe::fingerprint;
 use crate::wire::{Bulk, FromWire, Wire};
 
 /// Somebody who knows that a `T` can travel: an argument, a value or an error of a method.
+#[doc(hidden)]
 pub trait Carries<T>: Sized {
     /// The type itself.
     type Type: for<'a> FromWire<'a>;
@@ -29,7 +30,7 @@ pub trait Carries<T>: Sized {
     fn told(self) -> Self::Type;
 
     /// Calls a method that returns a `T`, and an `E` that `failed` knows of.
-    fn call<C: Caller, A: Wire, E>(
+    fn call<C: MethodCaller, A: Wire, E>(
         self,
         failed: impl Carries<E>,
         caller: &C,
@@ -38,7 +39,7 @@ pub trait Carries<T>: Sized {
     ) -> C::Answer<T, E>;
 
     /// Calls a method whose error is a `T`.
-    fn call_failing<C: Caller, A: Wire, V: for<'a> FromWire<'a>>(
+    fn call_failing<C: MethodCaller, A: Wire, V: for<'a> FromWire<'a>>(
         self,
         caller: &C,
         method: usize,
@@ -47,6 +48,7 @@ pub trait Carries<T>: Sized {
 }
 
 /// Somebody who knows that a `&[T]` can be read in place.
+#[doc(hidden)]
 pub trait Elements<T>: Sized {
     /// The type itself.
     type Type: Bulk;
@@ -62,7 +64,8 @@ pub trait Elements<T>: Sized {
 }
 
 /// Calls methods by their numbers.
-pub trait Caller {
+#[doc(hidden)]
+pub trait MethodCaller {
     /// What comes of a call.
     type Answer<T, E>;
 
@@ -75,9 +78,10 @@ pub trait Caller {
 }
 
 /// The only one who [carries](Carries), if the type can travel.
-pub struct Sound<T>(PhantomData<fn() -> T>);
+#[doc(hidden)]
+pub struct CarryProof<T>(PhantomData<fn() -> T>);
 
-impl<T> Sound<T> {
+impl<T> CarryProof<T> {
     /// For whatever type; what it can do is another question.
     #[expect(clippy::new_without_default, reason = "made by generated code alone")]
     #[inline(always)]
@@ -87,13 +91,13 @@ impl<T> Sound<T> {
     }
 }
 
-impl<T> fmt::Debug for Sound<T> {
+impl<T> fmt::Debug for CarryProof<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sound")
     }
 }
 
-impl<T: for<'a> FromWire<'a>> Carries<T> for Sound<T> {
+impl<T: for<'a> FromWire<'a>> Carries<T> for CarryProof<T> {
     type Type = T;
     #[inline(always)]
     fn send(self, value: T) -> T {
@@ -111,7 +115,7 @@ impl<T: for<'a> FromWire<'a>> Carries<T> for Sound<T> {
         unreachable!("nobody calls what only tells a type")
     }
     #[inline(always)]
-    fn call<C: Caller, A: Wire, E>(
+    fn call<C: MethodCaller, A: Wire, E>(
         self,
         failed: impl Carries<E>,
         caller: &C,
@@ -121,7 +125,7 @@ impl<T: for<'a> FromWire<'a>> Carries<T> for Sound<T> {
         failed.call_failing::<C, A, T>(caller, method, args)
     }
     #[inline(always)]
-    fn call_failing<C: Caller, A: Wire, V: for<'a> FromWire<'a>>(
+    fn call_failing<C: MethodCaller, A: Wire, V: for<'a> FromWire<'a>>(
         self,
         caller: &C,
         method: usize,
@@ -131,7 +135,7 @@ impl<T: for<'a> FromWire<'a>> Carries<T> for Sound<T> {
     }
 }
 
-impl<T: Bulk> Elements<T> for Sound<T> {
+impl<T: Bulk> Elements<T> for CarryProof<T> {
     type Type = T;
     #[inline(always)]
     fn lend(self, slice: &[T]) -> &[T] {
@@ -147,6 +151,7 @@ impl<T: Bulk> Elements<T> for Sound<T> {
 }
 
 /// The fingerprint of what a function returns, which is not called.
+#[doc(hidden)]
 #[must_use]
 pub fn fingerprint_by<T: Wire>(_: fn() -> T) -> u64 {
     fingerprint::<T>()

@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::describe::{Schema, fingerprint};
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
 use crate::reader::Reader;
 use crate::wire::{Stop, Wire, Written};
@@ -66,6 +66,7 @@ impl<T: Wire + Any> Dynamic for T {
 }
 
 /// The type of a value of which only a trait is known.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct TypeOf {
     id: TypeId,
@@ -75,8 +76,9 @@ pub struct TypeOf {
 }
 
 /// A type that can be read as objects of a trait; made by [`entry!`](crate::entry!).
+#[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct DynamicEntry {
     name: fn() -> &'static str,
     fingerprint: fn() -> u64,
     schema: fn() -> Schema,
@@ -87,7 +89,7 @@ pub struct Entry {
 /// How to read a type as objects of `D`.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Ways<D: ?Sized> {
+pub struct DynamicReaders<D: ?Sized> {
     /// Into a box.
     pub boxed: fn(&mut Reader<'_>) -> Result<Box<D>, Stop>,
     /// Into an `Rc`.
@@ -96,10 +98,12 @@ pub struct Ways<D: ?Sized> {
     pub arc: fn(&mut Reader<'_>, usize) -> Result<Arc<D>, Stop>,
 }
 
-impl Entry {
+impl DynamicEntry {
     #[doc(hidden)]
     #[must_use]
-    pub const fn new<T: Wire + 'static, D: ?Sized + 'static>(ways: &'static Ways<D>) -> Self {
+    pub const fn new<T: Wire + 'static, D: ?Sized + 'static>(
+        ways: &'static DynamicReaders<D>,
+    ) -> Self {
         Self {
             name: type_name::<T>,
             fingerprint: fingerprint::<T>,
@@ -110,24 +114,24 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for DynamicEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("name", &(self.name)()).finish_non_exhaustive()
     }
 }
 
-inventory::collect!(Entry);
+inventory::collect!(DynamicEntry);
 
-static ADDED: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
+static ADDED: RwLock<Vec<DynamicEntry>> = RwLock::new(Vec::new());
 
 /// Makes a type known at run time: `add(entry!(Square as dyn Shape))`. Types that
 /// [`register!`](crate::register!) names are known from the start.
-pub fn add(entry: Entry) {
+pub fn add(entry: DynamicEntry) {
     ADDED.write().unwrap_or_else(PoisonError::into_inner).push(entry);
 }
 
-fn find(mut is_it: impl FnMut(&Entry) -> bool) -> Option<Entry> {
-    let linked = inventory::iter::<Entry>.into_iter().copied().find(|entry| is_it(entry));
+fn find(mut is_it: impl FnMut(&DynamicEntry) -> bool) -> Option<DynamicEntry> {
+    let linked = inventory::iter::<DynamicEntry>.into_iter().copied().find(|entry| is_it(entry));
     linked.or_else(|| {
         let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
         added.iter().copied().find(is_it)
@@ -143,7 +147,7 @@ fn find(mut is_it: impl FnMut(&Entry) -> bool) -> Option<Entry> {
 /// [`learn`](Self::learn) at the receiver.
 #[derive(Debug, Default)]
 pub struct Names {
-    known: Vec<Known>,
+    known: Vec<KnownType>,
     numbers: BTreeMap<TypeId, u32>,
     is_of_connection: bool,
     /// How many the other side was told, or how many a finished value needs.
@@ -151,14 +155,14 @@ pub struct Names {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownType {
     id: Option<TypeId>,
     name: Cow<'static, str>,
     fingerprint: u64,
     /// Its structure, from when it is to be announced or was, until that is of no use.
     schema: Option<Schema>,
     /// The way to read it that was looked up last.
-    entry: Option<Entry>,
+    entry: Option<DynamicEntry>,
 }
 
 impl Names {
@@ -196,14 +200,14 @@ impl Names {
     /// # Errors
     ///
     /// If they are not understood, or too many; nothing is learned then.
-    pub fn learn(&mut self, news: &[u8]) -> Result<(), ReadError> {
+    pub fn learn(&mut self, news: &[u8]) -> Result<(), WireError> {
         let fresh: Vec<(u32, u64, String, String)> = Reader::new(news).read_last()?;
         let expected = self.known.len()..;
         let in_order = fresh.iter().zip(expected).all(|((number, ..), at)| *number as usize == at);
         if !in_order || self.known.len() + fresh.len() > TYPES_MAX {
-            return Err(ReadError::Custom("names of types that do not follow".to_owned()));
+            return Err(WireError::Custom("names of types that do not follow".to_owned()));
         }
-        let known = |(_, fingerprint, name, schema): (_, _, _, String)| Known {
+        let known = |(_, fingerprint, name, schema): (_, _, _, String)| KnownType {
             id: None,
             name: Cow::Owned(name),
             fingerprint,
@@ -258,16 +262,19 @@ impl Names {
         let fingerprint = (of.fingerprint)();
         let name = Cow::Borrowed(of.name);
         let schema = self.is_of_connection.then(of.schema);
-        self.known.push(Known { id: Some(of.id), name, fingerprint, schema, entry: None });
+        self.known.push(KnownType { id: Some(of.id), name, fingerprint, schema, entry: None });
         self.numbers.insert(of.id, number);
         (number, (!self.is_of_connection).then_some(fingerprint))
     }
 
     /// How to read type `number` as `D`.
-    fn ways<D: ?Sized + 'static>(&mut self, number: u32) -> Result<&'static Ways<D>, ReadError> {
-        let known = self.known.get_mut(number as usize).ok_or(ReadError::NoSuchType(number))?;
+    fn ways<D: ?Sized + 'static>(
+        &mut self,
+        number: u32,
+    ) -> Result<&'static DynamicReaders<D>, WireError> {
+        let known = self.known.get_mut(number as usize).ok_or(WireError::NoSuchType(number))?;
         let wanted = TypeId::of::<D>();
-        let is_found = |entry: &Entry| (entry.wanted)() == wanted;
+        let is_found = |entry: &DynamicEntry| (entry.wanted)() == wanted;
         let entry = match known.entry.filter(is_found) {
             Some(entry) => entry,
             None => known.look_up::<D>()?,
@@ -279,8 +286,8 @@ impl Names {
     }
 }
 
-impl Known {
-    fn look_up<D: ?Sized + 'static>(&self) -> Result<Entry, ReadError> {
+impl KnownType {
+    fn look_up<D: ?Sized + 'static>(&self) -> Result<DynamicEntry, WireError> {
         let wanted = TypeId::of::<D>();
         let mut same_name = None;
         let found = find(|entry| {
@@ -291,7 +298,7 @@ impl Known {
         let Some(entry) = found else {
             return Err(match same_name {
                 Some(_) => self.is_no::<D>(),
-                None => ReadError::UnknownType(self.name.to_string()),
+                None => WireError::UnknownType(self.name.to_string()),
             });
         };
         let (theirs, ours) = (self.fingerprint, (entry.fingerprint)());
@@ -300,13 +307,13 @@ impl Known {
             let difference = words.unwrap_or_else(|| {
                 format!("its fingerprint is {theirs:016x} there and {ours:016x} here")
             });
-            return Err(ReadError::Differs { name: self.name.to_string(), difference });
+            return Err(WireError::Differs { name: self.name.to_string(), difference });
         }
         Ok(entry)
     }
 
-    fn is_no<D: ?Sized>(&self) -> ReadError {
-        ReadError::NotA { name: self.name.to_string(), wanted: type_name::<D>() }
+    fn is_no<D: ?Sized>(&self) -> WireError {
+        WireError::NotA { name: self.name.to_string(), wanted: type_name::<D>() }
     }
 }
 
@@ -325,7 +332,9 @@ pub fn write_type(of: &TypeOf, w: &mut Writer<'_>) -> Written {
 
 /// Reads which type follows, and how it becomes a `D`.
 #[doc(hidden)]
-pub fn read_type<D: ?Sized + 'static>(r: &mut Reader<'_>) -> Result<&'static Ways<D>, Stop> {
+pub fn read_type<D: ?Sized + 'static>(
+    r: &mut Reader<'_>,
+) -> Result<&'static DynamicReaders<D>, Stop> {
     let number = u32::from_le_bytes(r.array()?);
     let names = r.names();
     if !names.is_of_connection && number as usize == names.known.len() {
@@ -338,13 +347,13 @@ pub fn read_type<D: ?Sized + 'static>(r: &mut Reader<'_>) -> Result<&'static Way
 fn explained(r: &mut Reader<'_>) -> Result<(), Stop> {
     let fingerprint = u64::from_le_bytes(r.array()?);
     // The list of types may have room for as many again.
-    r.charge::<Names>(2 * size_of::<Known>())?;
+    r.charge::<Names>(2 * size_of::<KnownType>())?;
     let len = r.length(1)?;
     let name = match str::from_utf8(r.run(len)?) {
         Ok(name) => Cow::Owned(name.to_owned()),
-        Err(_) => return Err(r.fail(ReadError::NotUtf8)),
+        Err(_) => return Err(r.fail(WireError::NotUtf8)),
     };
-    r.names().known.push(Known { id: None, name, fingerprint, schema: None, entry: None });
+    r.names().known.push(KnownType { id: None, name, fingerprint, schema: None, entry: None });
     Ok(())
 }
 
@@ -357,7 +366,7 @@ const TYPES_MAX: usize = 1 << 16;
 macro_rules! dynamic {
     ($($name:path),+ $(,)?) => {$(
         impl $crate::Wire for dyn $name {
-            const SIZE: $crate::Size = $crate::Size::at_least(4);
+            const SIZE: $crate::WireSize = $crate::WireSize::at_least(4);
             fn describe(d: &mut $crate::Describe) {
                 d.word(concat!("dyn ", stringify!($name)));
             }
@@ -388,16 +397,16 @@ macro_rules! dynamic {
     )+};
 }
 
-/// An [`Entry`] for a type and a trait: `entry!(Square as dyn Shape)`.
+/// An [`DynamicEntry`] for a type and a trait: `entry!(Square as dyn Shape)`.
 #[macro_export]
 macro_rules! entry {
     ($type:ty as $wanted:ty) => {{
-        static WAYS: $crate::dynamic::Ways<$wanted> = $crate::dynamic::Ways {
+        static WAYS: $crate::dynamic::DynamicReaders<$wanted> = $crate::dynamic::DynamicReaders {
             boxed: |r| Ok(<$type as $crate::Boxed<'_>>::read_box(r)?),
             rc: |r, id| Ok(<$type as $crate::Boxed<'_>>::read_rc(r, id)?),
             arc: |r, id| Ok(<$type as $crate::Boxed<'_>>::read_arc(r, id)?),
         };
-        $crate::dynamic::Entry::new::<$type, $wanted>(&WAYS)
+        $crate::dynamic::DynamicEntry::new::<$type, $wanted>(&WAYS)
     }};
 }
 

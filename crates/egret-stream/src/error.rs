@@ -4,11 +4,20 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Why a value could not be written. Nothing of it is in the stream.
+/// Why a value could not be written, or could not be read. Nothing of a value that was not written is in
+/// the stream; no part of a value that was not read is handed out.
+///
+/// ```
+/// use egret_stream::{WireError, read, write};
+///
+/// let mut memory = [0; 2];
+/// assert_eq!(write(&7_u32, &mut memory), Err(WireError::Full { needed: 4, left: 2 }));
+/// assert_eq!(read::<u32>(&memory), Err(WireError::End { needed: 4, left: 2 }));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum WriteError {
-    /// The buffer has no room for it.
+pub enum WireError {
+    /// The buffer has no room for the value.
     #[error("full: {needed} more bytes are needed and {left} are left")]
     Full {
         /// How many bytes did not fit any more, at least.
@@ -16,7 +25,7 @@ pub enum WriteError {
         /// How many were left.
         left: usize,
     },
-    /// It is nested deeper than the writer's bound.
+    /// The value is nested deeper than the bound of the writer or reader.
     #[error("too deep: the value is nested deeper than the bound allows, at {0}")]
     TooDeep(&'static str),
     /// A value holds itself by strong references, and its type cannot be filled in
@@ -37,21 +46,12 @@ pub enum WriteError {
     /// A cell is borrowed for writing, or a lock is taken.
     #[error("{0} is in use elsewhere: it is borrowed for writing, or locked")]
     InUse(&'static str),
-    /// A sequence is longer than can be told.
+    /// The length of a sequence is not known before its end.
     #[error("a sequence whose length is not known before its end")]
     NoLength,
-    /// Who takes the chunks does not want more.
+    /// The function that takes the chunks refused.
     #[error("the taker of chunks refused: {0}")]
     Refused(String),
-    /// A type's own code refused.
-    #[error("{0}")]
-    Custom(String),
-}
-
-/// Why a value could not be read. No part of it is handed out.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ReadError {
     /// The stream ends within the value.
     #[error("the stream ends: {needed} bytes are needed and {left} are left")]
     End {
@@ -72,10 +72,7 @@ pub enum ReadError {
     /// A key or an element is there twice.
     #[error("the same key twice")]
     Duplicate,
-    /// It is nested deeper than the reader's bound.
-    #[error("too deep: the value is nested deeper than the bound allows, at {0}")]
-    TooDeep(&'static str),
-    /// It takes more memory than the reader may take for its stream.
+    /// The value takes more memory than the reader may take for its stream.
     #[error(
         "too large in memory: {name} needs {needed} bytes, and {left} are left of the {budget} \
          that the reader may take; `Reader::with_memory` sets how many"
@@ -110,9 +107,6 @@ pub enum ReadError {
         /// The type that was asked for.
         wanted: &'static str,
     },
-    /// A cycle of strong references through a type that cannot be filled in later.
-    #[error("a cycle of strong references through {0}")]
-    StrongCycle(&'static str),
     /// A number of a type that nobody announced.
     #[error("type number {0} was not announced")]
     NoSuchType(u32),
@@ -144,12 +138,12 @@ pub enum ReadError {
         /// What the check said.
         why: String,
     },
-    /// A type's own code refused.
+    /// The code of a type refused.
     #[error("{0}")]
     Custom(String),
 }
 
-/// What the bytes are not.
+/// What the bytes are not, in [`WireError::Invalid`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cause(&'static str);
 
@@ -159,19 +153,19 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Bytes that are no value of a type.
+/// Bytes that are no value of a type; it becomes a [`WireError::Invalid`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalid(&'static str);
 
 impl Invalid {
-    /// They are no `what`.
+    /// The bytes are no `what`.
     #[must_use]
     pub const fn new(what: &'static str) -> Self {
         Self(what)
     }
 }
 
-impl From<Invalid> for ReadError {
+impl From<Invalid> for WireError {
     fn from(invalid: Invalid) -> Self {
         Self::Invalid(Cause(invalid.0))
     }

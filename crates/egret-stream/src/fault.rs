@@ -2,6 +2,8 @@
 //!
 //! Outside of tests [`planted`] is the constant `false` and nothing remains of a
 //! fault.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 egret_net::faults! {
     /// Ways to get it wrong.

@@ -3,7 +3,7 @@
 //! A value of a type that derives [`Wire`] is written by a [`Writer`], which yields a
 //! list of memory to send: its own bytes, and large arrays where they are. A
 //! [`Reader`] makes values of what arrived: owned ones, or such that borrow from the
-//! buffer. `docs/wire.md` has the bytes.
+//! buffer. `docs/wire/streams.md` has the bytes.
 //!
 //! ```text
 //!   T: Wire ──write──▶ Writer ──gather──▶ [&[u8]]          blocking sends
@@ -12,11 +12,10 @@
 //!   T: Wire ──write──▶ Page ──finish──▶ Buf                 one buffer, or Full
 //!
 //!   [u8], chunks ──▶ Reader ──read──▶ T: FromWire           owned, or borrowed: &str, &[T], &T
-//!   Buf, Span<T> ──▶ Kept ──hold──▶ Held<T>                 kept in its buffer
+//!   Buf, Span<T> ──▶ KeptBuffer ──hold──▶ Held<T>           kept in its buffer
 //! ```
 //!
-//! A program that depends on `egret` alone says where the traits are:
-//! `#[wire(crate = egret::stream)]`.
+//! A program that depends on `egret` has this as `egret::wire` and `egret::graph`.
 #![forbid(unsafe_code)]
 
 #[cfg(not(target_endian = "little"))]
@@ -37,6 +36,7 @@ mod error;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../fuzz/models/egret-stream/fuzzing.rs"]
 pub mod fuzzing;
 pub mod graph;
 mod impls;
@@ -56,13 +56,13 @@ pub use describe::{Describe, Schema, fingerprint};
 pub use dynamic::{Dynamic, Names};
 pub use egret_derive::Wire;
 pub use egret_net as net;
-pub use error::{Cause, Invalid, ReadError, WriteError};
+pub use error::{Cause, Invalid, WireError};
 pub use impls::canonical;
 pub use page::Page;
-pub use reader::{MEMORY_BYTES, MEMORY_FACTOR, Reader, Rest, read};
-pub use span::{Kept, Span};
-pub use wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
-pub use writer::{IN_PLACE_BYTES, Room, Writer, write};
+pub use reader::{MEMORY_BYTES, MEMORY_FACTOR, Reader, ShortReader, read};
+pub use span::{KeptBuffer, Span};
+pub use wire::{Boxed, Bulk, FromWire, InPlace, Stop, Wire, WireSize, Written};
+pub use writer::{IN_PLACE_BYTES, ShortWriter, Writer, write};
 
 /// What the code written by this crate's macros refers to. Not for use.
 #[doc(hidden)]

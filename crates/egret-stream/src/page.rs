@@ -2,27 +2,27 @@
 
 use egret_net::buf::Buf;
 
-use crate::error::WriteError;
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
 use crate::reader::Reader;
 use crate::wire::Wire;
-use crate::writer::{Room, Writer};
+use crate::writer::{ShortWriter, Writer};
 
 /// A buffer that values are written to.
 ///
-/// A value that does not fit is [`Full`](WriteError::Full) and leaves nothing half
+/// A value that does not fit is [`Full`](WireError::Full) and leaves nothing half
 /// written; [`clear`](Self::clear) empties it. What is written cannot be read before
 /// [`finish`](Self::finish) ends the writing, and a finished buffer cannot be written
 /// while something read from it lives: the states of a jstream, as types.
 ///
 /// ```
 /// use egret_net::buf::Pool;
-/// use egret_stream::{Page, Reader, WriteError};
+/// use egret_stream::{Page, Reader, WireError};
 ///
 /// let pool = Pool::new(64, 1)?;
 /// let mut page = Page::new(pool.take(64)?);
 /// page.write("hello")?;
-/// assert!(matches!(page.write(&[0_u8; 100]), Err(WriteError::Full { .. })));
+/// assert!(matches!(page.write(&[0_u8; 100]), Err(WireError::Full { .. })));
 /// page.write(&7_u32)?;
 ///
 /// let buf = page.finish();
@@ -77,9 +77,9 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// See [`WriteError`]; nothing of the value is then in the stream.
-    pub fn write<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {
-        let mut room = Room::behind(self.buf.bytes_mut(), self.at);
+    /// See [`WireError`]; nothing of the value is then in the stream.
+    pub fn write<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WireError> {
+        let mut room = ShortWriter::behind(self.buf.bytes_mut(), self.at);
         if value.write_short(&mut room) {
             self.at = room.at();
             return Ok(());
@@ -87,7 +87,7 @@ impl Page {
         self.write_long(value)
     }
 
-    fn write_long<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {
+    fn write_long<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WireError> {
         let mut writer: Writer<'_> = std::mem::take(&mut self.spare);
         let done = writer.within(self.at, self.buf.len(), value);
         if done.is_ok() || planted(Fault::HalfWritten) {

@@ -8,12 +8,12 @@ use std::fmt;
 
 use crate::depth::Floor;
 use crate::dynamic::Names;
-use crate::error::ReadError;
-use crate::share::Found;
+use crate::error::WireError;
+use crate::share::ReadShares;
 use crate::wire::{FromWire, Stop};
-use budget::Budget;
+use budget::MemoryBudget;
 pub use budget::{MEMORY_BYTES, MEMORY_FACTOR};
-pub use rest::{Rest, read};
+pub use rest::{ShortReader, read};
 
 /// Reads values from memory of lifetime `'a`, from which they may borrow.
 ///
@@ -78,25 +78,25 @@ pub use rest::{Rest, read};
 /// ```
 pub struct Reader<'a> {
     /// What is left of the chunk.
-    rest: Rest<'a>,
+    rest: ShortReader<'a>,
     /// How far down nested values may go.
     floor: Floor,
     /// How much memory they may take.
-    budget: Budget,
+    budget: MemoryBudget,
     /// What most streams do without.
-    rare: Option<Box<Rare<'a>>>,
+    rare: Option<Box<ReaderExtras<'a>>>,
 }
 
 #[derive(Default)]
-struct Rare<'a> {
+struct ReaderExtras<'a> {
     /// The chunks that follow, and their bytes.
     more: &'a [&'a [u8]],
     more_bytes: usize,
     /// What a run is put together in when it lies in two chunks.
     joined: Vec<u8>,
-    shared: Option<Box<Found>>,
+    shared: Option<Box<ReadShares>>,
     names: Option<Box<Names>>,
-    why: Option<ReadError>,
+    why: Option<WireError>,
 }
 
 impl<'a> Reader<'a> {
@@ -104,7 +104,12 @@ impl<'a> Reader<'a> {
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: Rest::new(bytes), floor: Floor::new(), budget: Budget::new(), rare: None }
+        Self {
+            rest: ShortReader::new(bytes),
+            floor: Floor::new(),
+            budget: MemoryBudget::new(),
+            rare: None,
+        }
     }
 
     /// Reads from chunks, one after the other. What is read in place must lie in
@@ -139,17 +144,17 @@ impl<'a> Reader<'a> {
     /// strings and arrays of numbers, are not counted.
     ///
     /// ```
-    /// use egret_stream::{ReadError, Reader};
+    /// use egret_stream::{Reader, WireError};
     ///
     /// let none = [&[100, 0, 0, 0][..], &[0; 100]].concat(); // a hundred times nothing
     /// let read = |memory| Reader::new(&none).with_memory(memory).read::<Vec<Option<[u64; 15]>>>();
     /// assert_eq!(read(100 * 128)?.len(), 100);
-    /// assert!(matches!(read(10_000), Err(ReadError::Memory { needed: 12_800, .. })));
-    /// # Ok::<(), ReadError>(())
+    /// assert!(matches!(read(10_000), Err(WireError::Memory { needed: 12_800, .. })));
+    /// # Ok::<(), WireError>(())
     /// ```
     #[must_use]
     pub const fn with_memory(mut self, bytes: usize) -> Self {
-        self.budget = Budget::of(bytes);
+        self.budget = MemoryBudget::of(bytes);
         self
     }
 
@@ -170,10 +175,10 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// See [`ReadError`]. Nothing of the value is left, and the reader is of no use
+    /// See [`WireError`]. Nothing of the value is left, and the reader is of no use
     /// any more.
     #[inline]
-    pub fn read<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
+    pub fn read<T: FromWire<'a>>(&mut self) -> Result<T, WireError> {
         if let Some(value) = T::read_short(&mut self.rest) {
             return Ok(value);
         }
@@ -181,7 +186,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline(never)]
-    fn read_long<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
+    fn read_long<T: FromWire<'a>>(&mut self) -> Result<T, WireError> {
         match T::read(self) {
             Ok(value) => {
                 self.floor.forget();
@@ -198,12 +203,12 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and [`ReadError::Rest`].
-    pub fn read_last<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
+    /// As [`read`](Self::read), and [`WireError::Rest`].
+    pub fn read_last<T: FromWire<'a>>(&mut self) -> Result<T, WireError> {
         let value = self.read()?;
         match self.left() {
             0 => Ok(value),
-            rest => Err(ReadError::Rest(rest)),
+            rest => Err(WireError::Rest(rest)),
         }
     }
 
@@ -222,7 +227,7 @@ impl<'a> Reader<'a> {
     }
 
     #[cold]
-    fn stopped(&mut self, _: Stop) -> ReadError {
+    fn stopped(&mut self, _: Stop) -> WireError {
         if let Some(mut shared) = self.rare().shared.take() {
             shared.unravel();
         }
@@ -230,7 +235,7 @@ impl<'a> Reader<'a> {
         self.floor.forget();
         let rare = self.rare();
         (rare.more, rare.more_bytes) = (&[], 0);
-        rare.why.take().unwrap_or_else(|| ReadError::Custom("stopped".to_owned()))
+        rare.why.take().unwrap_or_else(|| WireError::Custom("stopped".to_owned()))
     }
 }
 

@@ -3,27 +3,27 @@
 use std::any::Any;
 use std::rc::Rc;
 
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
 
 /// The shared values that a writer has met in one value, by address.
 #[derive(Default)]
-pub(crate) struct Addresses {
-    met: Vec<Met>,
+pub(crate) struct WrittenShares {
+    met: Vec<SharedAddress>,
     /// Places in `met` plus one, by the hash of the address; a power of two of them.
     slots: Vec<u32>,
     /// Values that only weak references lead to, so that no other comes to lie there.
     kept: Vec<Box<dyn Any>>,
 }
 
-struct Met {
+struct SharedAddress {
     address: usize,
     name: &'static str,
     is_open: bool,
 }
 
 /// What a writer knows of a shared value.
-pub(crate) enum Seen {
+pub(crate) enum SharedProgress {
     /// It was not met before and is now, under this number.
     New(u32),
     /// It is being written: this is within it.
@@ -32,14 +32,14 @@ pub(crate) enum Seen {
     Done(u32),
 }
 
-impl Addresses {
+impl WrittenShares {
     /// Looks a value up that is reached as a type of that name; the other name if it
     /// was reached as another type.
     pub(crate) fn meet(
         &mut self,
         address: usize,
         name: &'static str,
-    ) -> Result<Seen, &'static str> {
+    ) -> Result<SharedProgress, &'static str> {
         if (self.met.len() + 1) * 2 > self.slots.len() {
             self.grow();
         }
@@ -50,16 +50,16 @@ impl Addresses {
             if met.address == address && !planted(Fault::Unshared) {
                 return match (met.name == name, met.is_open) {
                     (false, _) => Err(met.name),
-                    (true, true) => Ok(Seen::Open(index)),
-                    (true, false) => Ok(Seen::Done(index)),
+                    (true, true) => Ok(SharedProgress::Open(index)),
+                    (true, false) => Ok(SharedProgress::Done(index)),
                 };
             }
             slot = (slot + 1) & mask;
         }
-        self.met.push(Met { address, name, is_open: true });
+        self.met.push(SharedAddress { address, name, is_open: true });
         let number = u32::try_from(self.met.len()).expect("fewer than 2^32 in memory");
         self.slots[slot] = number;
-        Ok(Seen::New(number - 1))
+        Ok(SharedProgress::New(number - 1))
     }
 
     pub(crate) fn finish(&mut self, number: u32) {
@@ -90,24 +90,24 @@ fn hash(address: usize) -> usize {
 
 /// The shared values that a reader has found in one value.
 #[derive(Default)]
-pub(crate) struct Found {
-    all: Vec<Entry>,
+pub(crate) struct ReadShares {
+    all: Vec<ReadShare>,
     /// Those that were filled and are known as objects of a trait since.
-    hidden: Vec<(State, Unravel)>,
+    hidden: Vec<(SharedState, Unravel)>,
 }
 
 /// Takes the contents out of a shared value, so that no cycle stays.
-type Unravel = fn(&State);
+type Unravel = fn(&SharedState);
 
-struct Entry {
-    state: State,
+struct ReadShare {
+    state: SharedState,
     unravel: Option<Unravel>,
 }
 
 /// What there is of a shared value.
 #[doc(hidden)]
 #[derive(Debug)]
-pub enum State {
+pub enum SharedState {
     /// Nothing yet: it is being read.
     Open,
     /// The `Weak` of one that is being read.
@@ -118,7 +118,7 @@ pub enum State {
     Other(Box<dyn Any>),
 }
 
-impl State {
+impl SharedState {
     /// The value, of a type that has a size.
     #[inline]
     pub(crate) fn rc<T: 'static>(&self) -> Option<Rc<T>> {
@@ -141,21 +141,21 @@ impl State {
     }
 }
 
-impl Found {
+impl ReadShares {
     /// A number for a value that is read now.
     #[inline]
     pub(crate) fn open(&mut self) -> usize {
-        self.all.push(Entry { state: State::Open, unravel: None });
+        self.all.push(ReadShare { state: SharedState::Open, unravel: None });
         self.all.len() - 1
     }
 
     /// Weak references to it can be made.
     pub(crate) fn set_weak(&mut self, id: usize, weak: Box<dyn Any>) {
-        self.all[id].state = State::Weak(weak);
+        self.all[id].state = SharedState::Weak(weak);
     }
 
     /// It is there, as a `T`.
-    pub(crate) fn set_strong<T: ?Sized>(&mut self, id: usize, state: impl FnOnce() -> State) {
+    pub(crate) fn set_strong<T: ?Sized>(&mut self, id: usize, state: impl FnOnce() -> SharedState) {
         let entry = &mut self.all[id];
         // What has a size and is there was hollow, and is filled.
         if entry.state.is_there() && size_of::<&T>() == size_of::<usize>() {
@@ -169,8 +169,8 @@ impl Found {
 
     /// It is there, and will be filled later.
     #[inline]
-    pub(crate) fn set_hollow(&mut self, id: usize, state: State, unravel: Unravel) {
-        self.all[id] = Entry { state, unravel: Some(unravel) };
+    pub(crate) fn set_hollow(&mut self, id: usize, state: SharedState, unravel: Unravel) {
+        self.all[id] = ReadShare { state, unravel: Some(unravel) };
     }
 
     /// The strong reference `number`, if it is what `of` finds in it.
@@ -179,13 +179,13 @@ impl Found {
         &self,
         number: u32,
         wanted: &'static str,
-        of: impl FnOnce(&State) -> Option<S>,
-    ) -> Result<S, ReadError> {
-        let entry = self.all.get(number as usize).ok_or(ReadError::NoSuchShared(number))?;
+        of: impl FnOnce(&SharedState) -> Option<S>,
+    ) -> Result<S, WireError> {
+        let entry = self.all.get(number as usize).ok_or(WireError::NoSuchShared(number))?;
         match of(&entry.state) {
             Some(strong) => Ok(strong),
-            None if entry.state.is_there() => Err(ReadError::SharedAsOther { id: number, wanted }),
-            None => Err(ReadError::StrongCycle(wanted)),
+            None if entry.state.is_there() => Err(WireError::SharedAsOther { id: number, wanted }),
+            None => Err(WireError::StrongCycle(wanted)),
         }
     }
 
@@ -194,15 +194,15 @@ impl Found {
         &self,
         number: u32,
         wanted: &'static str,
-        downgraded: impl FnOnce(&State) -> Option<W>,
-    ) -> Result<W, ReadError> {
-        let entry = self.all.get(number as usize).ok_or(ReadError::NoSuchShared(number))?;
+        downgraded: impl FnOnce(&SharedState) -> Option<W>,
+    ) -> Result<W, WireError> {
+        let entry = self.all.get(number as usize).ok_or(WireError::NoSuchShared(number))?;
         let weak = match &entry.state {
-            State::Open => return Err(ReadError::StrongCycle(wanted)),
-            State::Weak(weak) => weak.downcast_ref::<W>().cloned(),
+            SharedState::Open => return Err(WireError::StrongCycle(wanted)),
+            SharedState::Weak(weak) => weak.downcast_ref::<W>().cloned(),
             there => downgraded(there),
         };
-        weak.ok_or(ReadError::SharedAsOther { id: number, wanted })
+        weak.ok_or(WireError::SharedAsOther { id: number, wanted })
     }
 
     /// Ends every cycle that was closed, for a value that is not handed out.

@@ -5,17 +5,17 @@ use std::marker::PhantomData;
 use egret_net::buf::{Buf, Held};
 
 use crate::describe::Describe;
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::reader::Reader;
-use crate::wire::{Bulk, FromWire, Size, Stop, Wire, Written};
+use crate::wire::{Bulk, FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 /// Where an array lies in a stream: read instead of the array, it borrows nothing,
-/// and [`Kept`] turns it into a [`Held`].
+/// and [`KeptBuffer`] turns it into a [`Held`].
 ///
 /// ```
 /// use egret_net::buf::Pool;
-/// use egret_stream::{Kept, Page, Reader, Span};
+/// use egret_stream::{KeptBuffer, Page, Reader, Span};
 ///
 /// let pool = Pool::new(4096, 4)?;
 /// let mut page = Page::new(pool.take(4096)?);
@@ -23,7 +23,7 @@ use crate::writer::Writer;
 /// let buf = page.finish();
 ///
 /// let (name, field, marks): (String, Span<f64>, Span<u32>) = Reader::new(buf.bytes()).read()?;
-/// let mut kept = Kept::new(buf);
+/// let mut kept = KeptBuffer::new(buf);
 /// let field = kept.hold(field)?; // a Held<f64>, in the buffer it came in
 /// let marks = kept.hold(marks)?;
 /// assert_eq!((&name[..], field.len(), marks[2]), ("field", 100, 7));
@@ -52,14 +52,14 @@ impl<T> Span<T> {
 }
 
 impl<T: Bulk> Wire for Span<T> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         <[T]>::describe(d);
     }
     /// A place in another stream cannot be written.
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
         let why = "a span says where an array was, not what is in it";
-        Err(w.fail(crate::WriteError::Custom(why.to_owned())))
+        Err(w.fail(WireError::Custom(why.to_owned())))
     }
 }
 
@@ -74,12 +74,12 @@ impl<'a, T: Bulk> FromWire<'a> for Span<T> {
 
 /// A buffer that was read from, and whose arrays are kept.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptBuffer {
     /// What was not kept yet, with where it starts.
     rest: Option<(usize, Buf)>,
 }
 
-impl Kept {
+impl KeptBuffer {
     /// `buf` is all of a stream, from its beginning.
     #[must_use]
     pub const fn new(buf: Buf) -> Self {
@@ -91,8 +91,8 @@ impl Kept {
     /// # Errors
     ///
     /// If it is not in what is left of the buffer.
-    pub fn hold<T: Bulk>(&mut self, span: Span<T>) -> Result<Held<T>, ReadError> {
-        let outside = || ReadError::Custom("the span is not in what is left".to_owned());
+    pub fn hold<T: Bulk>(&mut self, span: Span<T>) -> Result<Held<T>, WireError> {
+        let outside = || WireError::Custom("the span is not in what is left".to_owned());
         let bytes = span.len * size_of::<T>();
         let (start, buf) = self.rest.take().ok_or_else(outside)?;
         let before = span.start.checked_sub(start);
@@ -105,7 +105,7 @@ impl Kept {
         self.rest = Some((span.start + bytes, rest));
         match array.typed::<T>() {
             Ok(typed) => Ok(typed.hold()),
-            Err(_) => Err(ReadError::Misaligned(std::any::type_name::<[T]>())),
+            Err(_) => Err(WireError::Misaligned(std::any::type_name::<[T]>())),
         }
     }
 }

@@ -8,9 +8,9 @@ use egret_net::buf::Plain;
 
 use crate::describe::Describe;
 use crate::error::Invalid;
-use crate::reader::{Reader, Rest};
-use crate::share::State;
-use crate::writer::{Room, Writer};
+use crate::reader::{Reader, ShortReader};
+use crate::share::SharedState;
+use crate::writer::{ShortWriter, Writer};
 
 /// A type that can be written to a stream.
 ///
@@ -36,15 +36,14 @@ use crate::writer::{Room, Writer};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel in a stream",
-    note = "derive `Wire` for it: `#[derive(egret::stream::Wire)] #[wire(crate = egret::stream)]`; \
-            if it has serde's traits, wrap it in `egret::stream::Serde`, or say \
-            `#[wire(with = egret::stream::serde)]` at the field",
-    note = "a program that depends on `egret_stream` says `egret_stream` instead of \
-            `egret::stream`, and leaves out `#[wire(crate = …)]`"
+    note = "derive `Wire` for it: `#[derive(egret::wire::Wire)]`; \
+            if it has serde's traits, wrap it in `egret::wire::Serde`, or say \
+            `#[wire(with = egret::wire::serde)]` at the field",
+    note = "a program that depends on `egret_stream` says `egret_stream` instead of `egret::wire`"
 )]
 pub trait Wire {
     /// How many bytes a value takes.
-    const SIZE: Size;
+    const SIZE: WireSize;
 
     /// Tells the structure of the type.
     fn describe(d: &mut Describe);
@@ -75,14 +74,14 @@ pub trait Wire {
     /// Writes a value that takes one look at the room, all of it or nothing: says
     /// whether it is written.
     #[inline(always)]
-    fn write_short(&self, room: &mut Room<'_>) -> bool {
+    fn write_short(&self, room: &mut ShortWriter<'_>) -> bool {
         room.fixed(self)
     }
 
     /// Writes a slice as [`write_short`](Self::write_short) does, with its number of
     /// elements.
     #[inline(always)]
-    fn write_short_list(slice: &[Self], room: &mut Room<'_>) -> bool
+    fn write_short_list(slice: &[Self], room: &mut ShortWriter<'_>) -> bool
     where
         Self: Sized,
     {
@@ -178,11 +177,10 @@ pub trait Wire {
 /// every lifetime.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from a stream",
-    note = "derive `Wire` for it: `#[derive(egret::stream::Wire)] #[wire(crate = egret::stream)]`; \
-            if it has serde's traits, wrap it in `egret::stream::Serde`",
+    note = "derive `Wire` for it: `#[derive(egret::wire::Wire)]`; \
+            if it has serde's traits, wrap it in `egret::wire::Serde`",
     note = "`&[T]` and `&str` can be read in place, `&T` if `T` is plain",
-    note = "a program that depends on `egret_stream` says `egret_stream` instead of \
-            `egret::stream`, and leaves out `#[wire(crate = …)]`"
+    note = "a program that depends on `egret_stream` says `egret_stream` instead of `egret::wire`"
 )]
 pub trait FromWire<'a>: Wire + Sized {
     /// Reads a value.
@@ -194,14 +192,14 @@ pub trait FromWire<'a>: Wire + Sized {
 
     /// Reads a value that takes one look at what is left, all of it or nothing.
     #[inline(always)]
-    fn read_short(rest: &mut Rest<'a>) -> Option<Self> {
+    fn read_short(rest: &mut ShortReader<'a>) -> Option<Self> {
         rest.fixed()
     }
 
     /// Reads a vector as [`read_short`](Self::read_short) does, with its number of
     /// elements.
     #[inline(always)]
-    fn read_short_list(rest: &mut Rest<'a>) -> Option<Vec<Self>> {
+    fn read_short_list(rest: &mut ShortReader<'a>) -> Option<Vec<Self>> {
         let _ = rest;
         None
     }
@@ -309,16 +307,16 @@ pub trait Boxed<'a>: Wire {
 
     /// What the reader's table keeps of it.
     #[doc(hidden)]
-    fn rc_state(shared: &Rc<Self>) -> State
+    fn rc_state(shared: &Rc<Self>) -> SharedState
     where
         Self: 'static,
     {
-        State::Other(Box::new(Rc::clone(shared)))
+        SharedState::Other(Box::new(Rc::clone(shared)))
     }
 
     /// It out of the reader's table.
     #[doc(hidden)]
-    fn rc_of(state: &State) -> Option<Rc<Self>>
+    fn rc_of(state: &SharedState) -> Option<Rc<Self>>
     where
         Self: 'static,
     {
@@ -327,16 +325,16 @@ pub trait Boxed<'a>: Wire {
 
     /// What the reader's table keeps of it.
     #[doc(hidden)]
-    fn arc_state(shared: &Arc<Self>) -> State
+    fn arc_state(shared: &Arc<Self>) -> SharedState
     where
         Self: 'static,
     {
-        State::Other(Box::new(Arc::clone(shared)))
+        SharedState::Other(Box::new(Arc::clone(shared)))
     }
 
     /// It out of the reader's table.
     #[doc(hidden)]
-    fn arc_of(state: &State) -> Option<Arc<Self>>
+    fn arc_of(state: &SharedState) -> Option<Arc<Self>>
     where
         Self: 'static,
     {
@@ -350,7 +348,7 @@ pub trait Boxed<'a>: Wire {
     message = "`{Self}` cannot be read in place, so `&[{Self}]` cannot be read from a stream",
     note = "read a `Vec` of it (of a remote method, the argument is a `Vec` or a `&Vec`); in place \
             are numbers, and `#[repr(C)]` structs that derive `Plain` and `Wire` with \
-            `#[plain(crate = egret::net)] #[wire(plain, crate = egret::stream)]`"
+            `#[wire(plain)]`"
 )]
 pub trait Bulk: Plain + Wire {}
 
@@ -360,14 +358,14 @@ pub trait InPlace: Bulk {}
 
 /// How many bytes the values of a type take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size {
+pub struct WireSize {
     /// The fewest.
     pub min: usize,
     /// Whether it is always as many, wherever the value stands.
     pub is_fixed: bool,
 }
 
-impl Size {
+impl WireSize {
     /// Always `bytes`.
     #[must_use]
     pub const fn fixed(bytes: usize) -> Self {

@@ -9,13 +9,13 @@ use egret_net::vi::{Descriptor, Segment};
 
 use crate::depth::Floor;
 use crate::dynamic::Names;
-use crate::error::WriteError;
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
-use crate::share::Addresses;
+use crate::share::WrittenShares;
 use crate::wire::{Bulk, Stop, Wire, Written};
 use room::SHORT_MAX;
 pub(crate) use room::padding;
-pub use room::{Room, write};
+pub use room::{ShortWriter, write};
 
 /// Writes values and yields a gather list: its own bytes, interleaved with slices
 /// that stay where they are.
@@ -33,7 +33,7 @@ pub use room::{Room, write};
 /// let gathered = writer.gather();
 /// assert_eq!(gathered.len(), 2, "a head, and the field where it is");
 /// assert_eq!(gathered[1].as_ptr(), field.as_ptr().cast());
-/// # Ok::<(), egret_stream::WriteError>(())
+/// # Ok::<(), egret_stream::WireError>(())
 /// ```
 ///
 /// What was written cannot be changed while it may be sent from where it is:
@@ -69,8 +69,8 @@ pub use room::{Room, write};
 /// assert_eq!(gathered.len(), 1);
 /// ```
 pub struct Writer<'w> {
-    own: Own,
-    pieces: Vec<Piece<'w>>,
+    own: WriterBuffer,
+    pieces: Vec<WriterPiece<'w>>,
     /// From how many bytes on a slice is left where it is.
     threshold: usize,
     /// Up to how many bytes a list is a short one: it is copied, and its length too.
@@ -80,7 +80,7 @@ pub struct Writer<'w> {
 
 /// What does not depend on how long the values stay, so that it can move to a
 /// writer of shorter life and back.
-struct Own {
+struct WriterBuffer {
     /// Initialised memory, of which `at` bytes are written.
     buf: Vec<u8>,
     at: usize,
@@ -91,27 +91,27 @@ struct Own {
     /// How far down nested values may go.
     floor: Floor,
     /// What most values do without; there is one if there are pieces.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<WriterExtras>>,
     /// How much is handed over at once; 0 where nobody takes it.
     chunk: usize,
 }
 
 #[derive(Default)]
-struct Rare {
+struct WriterExtras {
     /// Shared values met; made when the first is.
-    shared: Option<Box<Addresses>>,
+    shared: Option<Box<WrittenShares>>,
     names: Option<Box<Names>>,
-    why: Option<WriteError>,
+    why: Option<WireError>,
 }
 
 /// Memory left where it is.
-struct Piece<'w> {
+struct WriterPiece<'w> {
     /// How many bytes of the writer's own stand before it.
     own_before: usize,
-    memory: Memory<'w>,
+    memory: PieceMemory<'w>,
 }
 
-enum Memory<'w> {
+enum PieceMemory<'w> {
     Lent(&'w [u8]),
     Owned(Segment),
 }
@@ -122,7 +122,7 @@ impl<'w> Writer<'w> {
     /// A writer that grows.
     #[must_use]
     pub fn new() -> Self {
-        let own = Own {
+        let own = WriterBuffer {
             buf: Vec::new(),
             at: 0,
             ahead: 0,
@@ -134,7 +134,7 @@ impl<'w> Writer<'w> {
         Self::of(own, IN_PLACE_BYTES)
     }
 
-    fn of(own: Own, threshold: usize) -> Self {
+    fn of(own: WriterBuffer, threshold: usize) -> Self {
         let writer = Self { own, pieces: Vec::new(), threshold: 0, short_max: 0, sink: None };
         writer.in_place_from(threshold)
     }
@@ -192,9 +192,9 @@ impl<'w> Writer<'w> {
     ///
     /// # Errors
     ///
-    /// See [`WriteError`]; nothing of the value is then in the stream.
+    /// See [`WireError`]; nothing of the value is then in the stream.
     #[inline]
-    pub fn write<T: Wire + ?Sized>(&mut self, value: &'w T) -> Result<(), WriteError> {
+    pub fn write<T: Wire + ?Sized>(&mut self, value: &'w T) -> Result<(), WireError> {
         if self.short(|room| value.write_short(room)) {
             return Ok(());
         }
@@ -202,7 +202,7 @@ impl<'w> Writer<'w> {
     }
 
     #[inline(never)]
-    fn write_long<T: Wire + ?Sized>(&mut self, value: &'w T) -> Result<(), WriteError> {
+    fn write_long<T: Wire + ?Sized>(&mut self, value: &'w T) -> Result<(), WireError> {
         let mark = self.mark();
         match value.write(self) {
             Ok(()) => self.written(),
@@ -215,7 +215,7 @@ impl<'w> Writer<'w> {
     /// # Errors
     ///
     /// As [`write`](Self::write).
-    pub fn write_copy<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {
+    pub fn write_copy<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WireError> {
         let mark = self.mark();
         match self.copied(|w| value.write(w)) {
             Ok(()) => self.written(),
@@ -289,11 +289,11 @@ impl<'w> Writer<'w> {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Refused`] if the sink refuses.
-    pub fn flush(&mut self) -> Result<(), WriteError> {
+    /// [`WireError::Refused`] if the sink refuses.
+    pub fn flush(&mut self) -> Result<(), WireError> {
         match self.hand_over() {
             Ok(()) => Ok(()),
-            Err(_) => Err(self.own.rare().why.take().unwrap_or(WriteError::NoLength)),
+            Err(_) => Err(self.own.rare().why.take().unwrap_or(WireError::NoLength)),
         }
     }
 
@@ -312,7 +312,7 @@ impl<'w> Writer<'w> {
     }
 
     #[inline]
-    fn written(&mut self) -> Result<(), WriteError> {
+    fn written(&mut self) -> Result<(), WireError> {
         self.own.floor.forget();
         if self.own.rare.is_some() {
             self.written_rare();
@@ -334,7 +334,7 @@ impl<'w> Writer<'w> {
     }
 
     #[cold]
-    fn undo(&mut self, mark: &Mark, _: Stop) -> WriteError {
+    fn undo(&mut self, mark: &Mark, _: Stop) -> WireError {
         if self.own.chunk == 0 && !planted(Fault::HalfWritten) {
             self.own.at = mark.at;
             self.own.ahead = mark.ahead;
@@ -344,7 +344,7 @@ impl<'w> Writer<'w> {
             names.undo();
         }
         self.own.forget_value();
-        self.own.rare().why.take().unwrap_or_else(|| WriteError::Custom("stopped".to_owned()))
+        self.own.rare().why.take().unwrap_or_else(|| WireError::Custom("stopped".to_owned()))
     }
 }
 
@@ -362,7 +362,7 @@ impl Writer<'static> {
     /// # Errors
     ///
     /// As [`write`](Self::write); the value is gone.
-    pub fn write_owned<T: Wire>(&mut self, mut value: T) -> Result<(), WriteError> {
+    pub fn write_owned<T: Wire>(&mut self, mut value: T) -> Result<(), WireError> {
         let mark = self.mark();
         match value.give(self) {
             Ok(()) => self.written(),
@@ -383,8 +383,8 @@ impl Writer<'static> {
             }
             from = piece.own_before;
             descriptor = match piece.memory {
-                Memory::Owned(segment) => descriptor.and(segment),
-                Memory::Lent(bytes) => descriptor.and(bytes.to_vec()),
+                PieceMemory::Owned(segment) => descriptor.and(segment),
+                PieceMemory::Lent(bytes) => descriptor.and(bytes.to_vec()),
             };
         }
         if own.at > from {
@@ -401,15 +401,15 @@ impl Writer<'static> {
     /// Writes `len` elements that `segment` owns, and keeps it.
     pub(crate) fn keep<T: Bulk>(&mut self, len: usize, segment: Segment) -> Written {
         self.pad_for::<T>(len)?;
-        self.leave(Memory::Owned(segment))
+        self.leave(PieceMemory::Owned(segment))
     }
 }
 
-impl Piece<'_> {
+impl WriterPiece<'_> {
     fn bytes(&self) -> &[u8] {
         match &self.memory {
-            Memory::Lent(bytes) => bytes,
-            Memory::Owned(segment) => segment.bytes(),
+            PieceMemory::Lent(bytes) => bytes,
+            PieceMemory::Owned(segment) => segment.bytes(),
         }
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use egret::net::buf::Pool;
-use egret::net::fabric::{Fabric, shm::ShmFabric};
-use egret::net::rt::Deadline;
-use egret::net::vi::NicOptions;
-use egret::node::am::{EndpointName, Message};
-use egret::node::{Links, LinksOptions};
+use egret::am::{EndpointName, Message};
+use egret::buf::Pool;
+use egret::fabric::{Fabric, shm::ShmFabric};
+use egret::link::{Links, LinksOptions};
+use egret::rt::Deadline;
+use egret::vi::NicOptions;
 
 const ADD: u8 = 0;
 const READ: u8 = 1;

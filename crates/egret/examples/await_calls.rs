@@ -8,9 +8,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::*;
+use egret::rt;
 
 #[egret::remote]
 trait Squares {
@@ -31,16 +30,16 @@ impl Squares for Machine {
         let Some(call) = egret::rmi::current() else { return };
         egret::blocking(|| {
             while !call.is_cancelled() {
-                rt::sleep(Duration::from_millis(1));
+                // Longer than any caller here waits: none is answered.
+                rt::sleep(Duration::from_millis(100));
             }
         });
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join = || Node::join(registry.config());
-    let (here, there) = (join()?, join()?);
+    let pool = egret::local::pool(2)?;
+    let (here, there) = (&pool[0], &pool[1]);
     let exported = there.export(Machine)?;
     let squares: SquaresStub = here.stub(exported.object());
 

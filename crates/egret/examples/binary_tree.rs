@@ -13,7 +13,6 @@ use egret::prelude::{Graph, Object, Ref};
 const DEPTH: u64 = 10;
 
 #[derive(Clone, Copy, Object)]
-#[object(crate = egret::stream)]
 #[repr(C)]
 struct Tree {
     value: u64,

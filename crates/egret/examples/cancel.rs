@@ -7,10 +7,10 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use egret::net::buf::Pool;
-use egret::net::fabric::sim::Sim;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Descriptor, ViError, ViOptions};
+use egret::buf::Pool;
+use egret::rt::Deadline;
+use egret::sim::Sim;
+use egret::vi::{Address, Descriptor, ViError, ViOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sim = Sim::new(1);

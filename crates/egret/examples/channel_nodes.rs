@@ -3,14 +3,11 @@
 //! Both nodes are in this process; under `egret run` each would be a process of its own, and
 //! nothing else would change.
 
-use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join = || Node::join(registry.config());
-    let (here, there) = (join()?, join()?);
-    here.wait_all(Deadline::DEFAULT)?;
+    let pool = egret::local::pool(2)?;
+    let (here, there) = (&pool[0], &pool[1]);
 
     // The reader does not know by which fabric writers come, and listens on all of its own.
     let listeners: Vec<_> = there

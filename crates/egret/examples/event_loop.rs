@@ -10,10 +10,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use egret::net::fabric::Fabric;
-use egret::net::fabric::tcp::TcpFabric;
-use egret::net::rt::{self, Deadline};
-use egret::net::vi::{Address, Arming, Descriptor, Nic, ViOptions};
+use egret::fabric::Fabric;
+use egret::fabric::tcp::TcpFabric;
+use egret::rt::{self, Deadline};
+use egret::vi::{Address, Arming, Descriptor, Nic, ViOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 fn main() -> Result<(), Box<dyn Error>> {

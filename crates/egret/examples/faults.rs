@@ -7,10 +7,10 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use egret::net::buf::Pool;
-use egret::net::fabric::sim::{Sim, seed_from_env};
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Descriptor, ViError, ViOptions};
+use egret::buf::Pool;
+use egret::rt::Deadline;
+use egret::sim::{Sim, seed_from_env};
+use egret::vi::{Address, Descriptor, ViError, ViOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout();

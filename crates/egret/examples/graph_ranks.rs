@@ -7,13 +7,11 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use egret::graphs::ANY;
-use egret::net::rt;
-use egret::node::registry::{Registry, RegistryOptions};
+use egret::graph::ANY;
 use egret::prelude::*;
+use egret::rt;
 
 #[derive(Clone, Copy, Object)]
-#[object(crate = egret::stream)]
 #[repr(C)]
 struct Car {
     year: u64,
@@ -22,7 +20,6 @@ struct Car {
 }
 
 #[derive(Clone, Copy, Object)]
-#[object(crate = egret::stream)]
 #[repr(C)]
 struct Engine {
     power: u64,
@@ -34,11 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::var_os("EGRET_JOB").is_some() {
         return run(&Node::join(config)?);
     }
-    let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join = || Node::join(registry.config());
-    let (here, there) = (join()?, join()?);
+    let (_registry, mut nodes) = egret::local::pool(2)?.into_parts();
+    let there = nodes.remove(1);
     let other = rt::spawn("the other node", move || run(&there).map_err(|why| why.to_string()))?;
-    run(&here)?;
+    run(&nodes[0])?;
     Ok(other.join().map_err(|_| "the other node panicked")??)
 }
 

@@ -8,11 +8,11 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::Command;
 
-use egret::net::buf::{Buf, Pool};
-use egret::net::fabric::Fabric;
-use egret::net::fabric::shm::ShmFabric;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Descriptor, NicOptions, Trust, Vi, ViOptions};
+use egret::buf::{Buf, Pool};
+use egret::fabric::Fabric;
+use egret::fabric::shm::ShmFabric;
+use egret::rt::Deadline;
+use egret::vi::{Address, Descriptor, NicOptions, Trust, Vi, ViOptions};
 
 const LEN: usize = 64 << 20;
 

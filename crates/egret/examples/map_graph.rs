@@ -22,7 +22,6 @@ const ROADS: [(&str, &str, u32); 7] = [
 ];
 
 #[derive(Clone, Copy, Object)]
-#[object(crate = egret::stream)]
 #[repr(C)]
 struct Map {
     towns: Slice<Ref<Place>>,
@@ -30,7 +29,6 @@ struct Map {
 
 /// A town, or a crossroad if it has no name.
 #[derive(Clone, Copy, Object)]
-#[object(crate = egret::stream)]
 #[repr(C)]
 struct Place {
     name: Option<Text>,
@@ -39,7 +37,6 @@ struct Place {
 }
 
 #[derive(Clone, Copy, Object)]
-#[object(crate = egret::stream)]
 #[repr(C)]
 struct Road {
     ends: [Ref<Place>; 2],

@@ -9,10 +9,10 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::net::UdpSocket;
 
-use egret::net::fabric::Fabric;
-use egret::net::fabric::udp::UdpDatagrams;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Descriptor, Reliability, Vi, ViOptions};
+use egret::fabric::Fabric;
+use egret::fabric::udp::UdpDatagrams;
+use egret::rt::Deadline;
+use egret::vi::{Address, Descriptor, Reliability, Vi, ViOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A port that nobody has, so that programs that run at once do not hear each other.

@@ -7,11 +7,11 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use egret::net::fabric::{Fabric, OpenError, tcp::TcpFabric};
-use egret::net::vi::{Nic, NicOptions, Secret};
-use egret::node::node::{Latency, Properties, Property};
+use egret::fabric::{Fabric, OpenError, tcp::TcpFabric};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::node::{Config, Node};
+use egret::node::{Latency, Properties, Property};
+use egret::vi::{Nic, NicOptions, Secret};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let secret = Secret::random();
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(out, "{}: light {:?}", fabric.name, fabric.properties.find("light"))?;
     }
     node.wait_all(node.deadline())?;
-    writeln!(out, "{}", node.explain(other.rank()).ok_or("it is gone")?)?;
+    writeln!(out, "{}", node.explain(other.id()).ok_or("it is gone")?)?;
     Ok(())
 }
 

@@ -9,9 +9,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::{Arc, Weak};
 
-use egret::net::fabric::sim::Sim;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Completion, Descriptor, Vi, ViOptions};
+use egret::rt::Deadline;
+use egret::sim::Sim;
+use egret::vi::{Address, Completion, Descriptor, Vi, ViOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sim = Sim::new(1);

@@ -8,10 +8,10 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use egret::net::buf::Pool;
-use egret::net::fabric::sim::Sim;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Completion, Descriptor, Vi, ViOptions};
+use egret::buf::Pool;
+use egret::rt::Deadline;
+use egret::sim::Sim;
+use egret::vi::{Address, Completion, Descriptor, Vi, ViOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let sim = Sim::new(1);
@@ -44,7 +44,7 @@ fn received(side: &Vi) -> Result<u8, Box<dyn Error>> {
     Ok(first)
 }
 
-fn wait(queue: &egret::net::vi::CompletionQueue) -> Result<Completion, Box<dyn Error>> {
+fn wait(queue: &egret::vi::CompletionQueue) -> Result<Completion, Box<dyn Error>> {
     Ok(queue.wait(Deadline::DEFAULT)?.ok()?)
 }
 

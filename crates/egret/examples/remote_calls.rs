@@ -3,7 +3,6 @@
 //! Both nodes are in this process; under `egret run` each would be a process of its own, and
 //! nothing else would change.
 
-use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::*;
 
 /// What others can do with the scores.
@@ -34,9 +33,8 @@ impl Scores for Board {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join = || Node::join(registry.config());
-    let (here, there) = (join()?, join()?);
+    let pool = egret::local::pool(2)?;
+    let (here, there) = (&pool[0], &pool[1]);
 
     let exported = there.export(Board::default())?;
     exported.bind("scores")?;

@@ -3,14 +3,13 @@
 use std::error::Error;
 use std::io::{self, Write};
 
-use egret::net::buf::{Plain, Pool};
-use egret::net::fabric::sim::Sim;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Access, Address, Descriptor, ViOptions};
+use egret::buf::{Plain, Pool};
+use egret::rt::Deadline;
+use egret::sim::Sim;
+use egret::vi::{Access, Address, Descriptor, ViOptions};
 
 /// What the two sides agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Plain)]
-#[plain(crate = egret::net)]
 #[repr(C)]
 struct Cell {
     at: u64,

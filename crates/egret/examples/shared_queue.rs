@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::{self, Write};
 
-use egret::net::fabric::sim::Sim;
-use egret::net::rt::Deadline;
-use egret::net::vi::{Address, Descriptor, Vi, ViId, ViOptions};
+use egret::rt::Deadline;
+use egret::sim::Sim;
+use egret::vi::{Address, Descriptor, Vi, ViId, ViOptions};
 
 const CLIENTS: u64 = 3;
 

@@ -4,10 +4,10 @@
 use std::fs;
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::Node;
+use egret::node::Node;
 use egret::node::registry::{Operator, Registry, RegistryOptions};
 use egret::rmi::Remoting;
+use egret::rt;
 
 #[egret::remote]
 trait Nothing {
@@ -97,8 +97,9 @@ fn check(when: &str, most: u64) {
 }
 
 /// Each second each of two nodes tells the registry that it lives and hears the answer, and the
-/// registry hears both: 18 wake-ups in three seconds, and one more second's.
-const MOST: u64 = 24;
+/// registry hears both: 18 wake-ups in three seconds, and twice as much, for on a busy machine what comes
+/// in one piece is seen in several.
+const MOST: u64 = 54;
 /// A node that waits for its registry knocks ten times a second, and sleeps before the knock and before
 /// the answer; and twice as much.
 const KNOCKS: u64 = 120;

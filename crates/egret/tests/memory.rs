@@ -3,14 +3,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use egret::net::heap::{Heap, Taken};
-use egret::net::rt::Deadline;
-use egret::node::node::{Handle, Node};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Node, NodeHandle};
 use egret::rmi::{Exported, Remoting};
+use egret::rt::Deadline;
+use egret_net::heap::{Allocations, CountingAllocator};
 
 #[global_allocator]
-static HEAP: Heap = Heap::new();
+static HEAP: CountingAllocator = CountingAllocator::new();
 
 #[egret::remote]
 trait Memory {
@@ -25,7 +25,7 @@ trait Memory {
 }
 
 struct It {
-    node: Handle,
+    node: NodeHandle,
 }
 
 #[egret::remote]
@@ -74,7 +74,7 @@ fn pair(fabric: &str) -> Pair {
 fn blocks_each(call: impl Fn()) -> f64 {
     (0..CALLS).for_each(|_| call());
     let during = |_| HEAP.during(|| (0..CALLS).for_each(|_| call())).1;
-    let least = (0..TIMES).map(during).map(|Taken { blocks, .. }| blocks).min().unwrap();
+    let least = (0..TIMES).map(during).map(|Allocations { blocks, .. }| blocks).min().unwrap();
     least as f64 / f64::from(CALLS)
 }
 

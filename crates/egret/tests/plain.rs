@@ -2,11 +2,10 @@
 //! warnings of the workspace, and still has plain types of its own.
 #![forbid(unsafe_code)]
 
-use egret::net::buf::Plain;
+use egret::buf::Plain;
 
 /// A particle of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Plain)]
-#[plain(crate = egret::net)]
 #[repr(C)]
 struct Particle {
     position: [f64; 3],
@@ -15,7 +14,6 @@ struct Particle {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Plain)]
-#[plain(crate = egret::net)]
 #[repr(transparent)]
 struct Charge(f32);
 
@@ -79,8 +77,7 @@ mod compiled {
     }
 
     /// What a type needs to travel, as the errors advise.
-    const ADVISED: &str =
-        "#[derive(egret::stream::Wire)] #[wire(crate = egret::stream)] pub struct Odd(u8);\n";
+    const ADVISED: &str = "#[derive(egret::wire::Wire)] pub struct Odd(u8);\n";
     /// A type that lacks it.
     const ODD: &str = "pub struct Odd(u8);\n";
 
@@ -98,6 +95,16 @@ mod compiled {
         libraries.sort_by_key(|path| std::fs::metadata(path).unwrap().modified().unwrap());
         let compiles = |path: &PathBuf| errors(path, ADVISED, "fn f(&self, odd: Odd);").is_empty();
         libraries.into_iter().rev().find(compiles).expect("the advice compiles with the library")
+    }
+
+    #[test]
+    fn derives_find_the_crate_by_themselves() {
+        let odd = "#[derive(Clone, Copy, egret::buf::Plain, egret::wire::Wire)]\n\
+                   #[wire(plain)]\n#[repr(C)]\npub struct Odd(u64);\n\
+                   #[derive(Clone, Copy, egret::graph::Object)]\n#[repr(C)]\n\
+                   pub struct Node { next: Option<egret::graph::Ref<Node>>, number: u64 }\n\
+                   pub trait Shape: egret::wire::Dynamic {}\negret::wire::dynamic!(Shape);\n";
+        assert_eq!(errors(&library(), odd, "fn f(&self, odd: &[Odd]) -> Odd;"), [""; 0]);
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::net::vi::Wait;
-use egret::node::node::{self, Config, Handle, Node};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{self, Config, Node, NodeHandle};
 use egret::rmi::{CallError, Exported, ObjectRef, Remoting};
+use egret::rt;
+use egret::vi::Wait;
 use tokio::task::{LocalSet, spawn_local};
 
 #[egret::remote]
@@ -54,7 +54,7 @@ trait Calls {
     fn call(&self, object: ObjectRef) -> Result<String, String>;
 }
 
-struct Caller(Handle);
+struct Caller(NodeHandle);
 
 #[egret::remote]
 impl Calls for Caller {

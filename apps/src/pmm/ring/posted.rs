@@ -5,21 +5,21 @@ use std::error::Error as StdError;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use egret::net::buf::{Pool, Shared, Typed};
-use egret::net::rt::{self, Deadline};
-use egret::net::vi::{Completion, CompletionQueue, Descriptor, Vi, ViOptions};
+use egret::buf::{Pool, Shared, Typed};
+use egret::rt::{self, Deadline};
+use egret::vi::{Completion, CompletionQueue, Descriptor, Vi, ViOptions};
 
-use super::{Ring, columns, here, memory, neighbours, whose};
-use crate::Error;
-use crate::pmm::matrix::Columns;
-use crate::rounds::Talk;
-use crate::team::Team;
+use super::{BlockRing, columns, here, memory, neighbours, whose};
+use crate::AppError;
+use crate::pmm::matrix::MatrixColumns;
+use crate::rounds::TrafficTotals;
+use crate::team::AppTeam;
 
 /// A connection to each neighbour, and buffers that go around with the blocks: one is
 /// computed with and sent, the others are posted for the blocks that come next.
 #[derive(Debug)]
-pub(crate) struct Posted {
-    own: Block,
+pub(crate) struct PostedRing {
+    own: PostedBlock,
     size: usize,
     pool: Pool,
     /// Memory for a block that is copied from where it arrived.
@@ -30,14 +30,14 @@ pub(crate) struct Posted {
 
 /// A block, as a process computes with it.
 #[derive(Debug, Clone)]
-enum Block {
+enum PostedBlock {
     /// In memory that is posted as it is.
     Posted(Shared<f64>),
     /// In memory of the program, sent from a copy and copied from where it arrived.
     Copied(Rc<Vec<f64>>),
 }
 
-impl Deref for Block {
+impl Deref for PostedBlock {
     type Target = [f64];
 
     fn deref(&self) -> &[f64] {
@@ -48,35 +48,35 @@ impl Deref for Block {
     }
 }
 
-impl Posted {
+impl PostedRing {
     /// Connects to the neighbours; all processes do it together. Nothing is ever copied.
-    pub(crate) fn new(team: &mut Team, own: &Columns) -> Result<Self, Error> {
+    pub(crate) fn new(team: &mut AppTeam, own: &MatrixColumns) -> Result<Self, AppError> {
         let mut ring = Self::copying(team, own.clone())?;
-        ring.own = Block::Posted(ring.copy(team, own.values())?);
+        ring.own = PostedBlock::Posted(ring.copy(team, own.values())?);
         Ok(ring)
     }
 
     /// The same, and every block is copied before it is sent and after it has arrived.
-    pub(crate) fn copying(team: &mut Team, own: Columns) -> Result<Self, Error> {
+    pub(crate) fn copying(team: &mut AppTeam, own: MatrixColumns) -> Result<Self, AppError> {
         let size = own.size();
         let pool = memory(team, size, BUFFERS)?;
         let vis = if team.size() > 1 { Some(connect(team)?) } else { None };
-        let own = Block::Copied(Rc::new(own.into_values()));
+        let own = PostedBlock::Copied(Rc::new(own.into_values()));
         Ok(Self { own, size, pool, spare: RefCell::default(), vis })
     }
 
-    fn take(&self, team: &Team, count: usize) -> Result<Typed<f64>, Error> {
+    fn take(&self, team: &AppTeam, count: usize) -> Result<Typed<f64>, AppError> {
         self.pool.take_typed(count).map_err(|why| here(team, &why))
     }
 
-    fn copy(&self, team: &Team, block: &[f64]) -> Result<Shared<f64>, Error> {
+    fn copy(&self, team: &AppTeam, block: &[f64]) -> Result<Shared<f64>, AppError> {
         let mut memory = self.take(team, block.len())?;
         memory.copy_from_slice(block);
         Ok(memory.share())
     }
 
     /// Posts a receive for the block of a step, if there is one.
-    fn expect(&self, team: &Team, left: &Vi, step: u32) -> Result<(), Error> {
+    fn expect(&self, team: &AppTeam, left: &Vi, step: u32) -> Result<(), AppError> {
         if step >= team.size() {
             return Ok(());
         }
@@ -86,10 +86,10 @@ impl Posted {
         posted.map(drop).map_err(|why| beside(team, false, &why))
     }
 
-    fn send(&self, team: &Team, right: &Vi, block: &Block) -> Result<(), Error> {
+    fn send(&self, team: &AppTeam, right: &Vi, block: &PostedBlock) -> Result<(), AppError> {
         let memory = match block {
-            Block::Posted(shared) => shared.clone(),
-            Block::Copied(values) => self.copy(team, values)?,
+            PostedBlock::Posted(shared) => shared.clone(),
+            PostedBlock::Copied(values) => self.copy(team, values)?,
         };
         let posted = right.post_send(Descriptor::shared(memory));
         posted.map(drop).map_err(|why| beside(team, true, &why))
@@ -97,25 +97,34 @@ impl Posted {
 
     /// The next block, when it has arrived and the last one is sent: then its memory is
     /// free for another.
-    fn receive(&self, team: &Team, (left, right): &(Vi, Vi), last: Block) -> Result<Block, Error> {
+    fn receive(
+        &self,
+        team: &AppTeam,
+        (left, right): &(Vi, Vi),
+        last: PostedBlock,
+    ) -> Result<PostedBlock, AppError> {
         let arrived = wait(team, false, left.recv_queue())?;
         drop(wait(team, true, right.send_queue())?);
         let arrived = arrived.into_typed::<f64>().map_err(|why| beside(team, false, &why))?;
         Ok(match last {
-            Block::Posted(_) => Block::Posted(arrived.share()),
-            Block::Copied(last) => {
+            PostedBlock::Posted(_) => PostedBlock::Posted(arrived.share()),
+            PostedBlock::Copied(last) => {
                 let mut values = Rc::try_unwrap(last).unwrap_or_else(|_| self.spare.take());
                 values.clear();
                 values.extend_from_slice(&arrived);
-                Block::Copied(Rc::new(values))
+                PostedBlock::Copied(Rc::new(values))
             }
         })
     }
 }
 
-impl Ring for Posted {
-    fn around(&mut self, team: &Team, each: &mut dyn FnMut(u32, &[f64])) -> Result<Talk, Error> {
-        let mut talk = Talk::default();
+impl BlockRing for PostedRing {
+    fn around(
+        &mut self,
+        team: &AppTeam,
+        each: &mut dyn FnMut(u32, &[f64]),
+    ) -> Result<TrafficTotals, AppError> {
+        let mut talk = TrafficTotals::default();
         let mut block = self.own.clone();
         let Some(vis) = &self.vis else {
             each(0, &block);
@@ -136,7 +145,7 @@ impl Ring for Posted {
             talk.time += rt::now() - began;
         }
         each(whose(team, team.size() - 1), &block);
-        if let Block::Copied(last) = block {
+        if let PostedBlock::Copied(last) = block {
             self.spare.replace(Rc::into_inner(last).unwrap_or_default());
         }
         Ok(talk)
@@ -149,7 +158,7 @@ const AHEAD: u32 = 2;
 const BUFFERS: usize = AHEAD as usize + 2;
 
 /// The left neighbour calls, the right one is called.
-fn connect(team: &mut Team) -> Result<(Vi, Vi), Error> {
+fn connect(team: &mut AppTeam) -> Result<(Vi, Vi), AppError> {
     let (left, right) = neighbours(team);
     let (from, to) =
         (team.node().route(team.member(left))?, team.node().route(team.member(right))?);
@@ -170,16 +179,16 @@ fn connect(team: &mut Team) -> Result<(Vi, Vi), Error> {
     Ok((accepted, connected))
 }
 
-fn wait(team: &Team, right: bool, queue: &CompletionQueue) -> Result<Completion, Error> {
+fn wait(team: &AppTeam, right: bool, queue: &CompletionQueue) -> Result<Completion, AppError> {
     let waited = queue.wait(Deadline::UntilDead).map_err(|why| beside(team, right, &why))?;
     waited.ok().map_err(|why| beside(team, right, &why))
 }
 
 /// Something went wrong with a neighbour, which may be gone.
-fn beside(team: &Team, right: bool, why: &dyn StdError) -> Error {
+fn beside(team: &AppTeam, right: bool, why: &dyn StdError) -> AppError {
     let neighbours = neighbours(team);
     let rank = if right { neighbours.1 } else { neighbours.0 };
-    team.gone(rank).unwrap_or_else(|| Error::Peer { rank, why: why.to_string() })
+    team.gone(rank).unwrap_or_else(|| AppError::Peer { rank, why: why.to_string() })
 }
 
 const SERVICE: &str = "pmm";

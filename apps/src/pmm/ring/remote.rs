@@ -2,35 +2,34 @@
 
 use std::sync::Arc;
 
-use egret::net::buf::{Pool, Shared, TakeError};
-use egret::net::rt;
+use egret::buf::{MemoryError, Pool, Shared};
 use egret::prelude::*;
-use egret::stream::Wire;
+use egret::rt;
+use egret::wire::Wire;
 
-use super::{Ring, here, memory, neighbours, whose};
-use crate::Error;
+use super::{BlockRing, here, memory, neighbours, whose};
+use crate::AppError;
 use crate::fault::{Fault, planted};
-use crate::pmm::matrix::Columns;
-use crate::rounds::Talk;
-use crate::slots::{Ahead, Slots};
-use crate::team::{Team, failed};
+use crate::pmm::matrix::MatrixColumns;
+use crate::rounds::TrafficTotals;
+use crate::slots::{Ahead, NumberedSlots};
+use crate::team::{AppTeam, failed};
 
 /// Where the left neighbour puts blocks.
 #[egret::remote]
-pub(crate) trait Station {
+pub(crate) trait BlockReceiver {
     /// Nothing: a stub connects when it is called first, and calls that are only begun
     /// should find it connected.
     #[nonblocking]
     fn connect(&self);
 
     /// Takes a block as soon as there is room: the caller is at most two ahead.
-    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), Refused>;
+    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), BlockRefused>;
 }
 
 /// A block that was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, thiserror::Error)]
-#[wire(crate = egret::stream)]
-pub(crate) enum Refused {
+pub(crate) enum BlockRefused {
     /// It is not its turn.
     #[error(transparent)]
     Ahead(#[from] Ahead),
@@ -42,25 +41,26 @@ pub(crate) enum Refused {
     },
 }
 
-struct Arrivals {
+struct ReceivedBlocks {
     pool: Pool,
-    arrived: Arc<Slots<Shared<f64>>>,
+    arrived: Arc<NumberedSlots<Shared<f64>>>,
 }
 
 #[egret::remote]
-impl Station for Arrivals {
+impl BlockReceiver for ReceivedBlocks {
     fn connect(&self) {}
 
-    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), Refused> {
+    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), BlockRefused> {
         let deadline = egret::rmi::current().map_or(Deadline::DEFAULT, |call| call.deadline());
         let values = block.len() as u64;
-        let kept = kept(&self.pool, block, deadline).map_err(|_| Refused::NoMemory { values })?;
+        let kept =
+            kept(&self.pool, block, deadline).map_err(|_| BlockRefused::NoMemory { values })?;
         Ok(self.arrived.wait_put(number, &kept, deadline)?)
     }
 }
 
 /// A copy of a block in memory that is used again and again, and sent on from there.
-fn kept(pool: &Pool, block: &[f64], deadline: Deadline) -> Result<Shared<f64>, TakeError> {
+fn kept(pool: &Pool, block: &[f64], deadline: Deadline) -> Result<Shared<f64>, MemoryError> {
     let buf = pool.wait_take(size_of_val(block), deadline)?;
     let mut memory = buf.typed::<f64>().expect("buffers are aligned, and this one is whole");
     memory.copy_from_slice(block);
@@ -69,38 +69,42 @@ fn kept(pool: &Pool, block: &[f64], deadline: Deadline) -> Result<Shared<f64>, T
 
 /// The neighbours, as objects.
 #[derive(Debug)]
-pub(crate) struct Called {
+pub(crate) struct CalledRing {
     own: Shared<f64>,
-    right: StationStub,
-    arrived: Arc<Slots<Shared<f64>>>,
+    right: BlockReceiverStub,
+    arrived: Arc<NumberedSlots<Shared<f64>>>,
     sent: u32,
     _station: Exported,
 }
 
-impl Called {
+impl CalledRing {
     /// Lets the left neighbour find this process, and finds the right one.
-    pub(crate) fn new(team: &mut Team, own: &Columns) -> Result<Self, Error> {
+    pub(crate) fn new(team: &mut AppTeam, own: &MatrixColumns) -> Result<Self, AppError> {
         let pool = memory(team, own.size(), BUFFERS)?;
         let own = kept(&pool, own.values(), team.node().deadline());
         let own = own.map_err(|why| here(team, &why))?;
-        let arrived = Arc::<Slots<_>>::default();
+        let arrived = Arc::<NumberedSlots<_>>::default();
         let how = Export::default().bytes_max(super::BLOCK_MAX);
-        let object = Box::new(Arrivals { pool, arrived: Arc::clone(&arrived) });
-        let station = team.node().export_as::<dyn Station>(object, how)?;
+        let object = Box::new(ReceivedBlocks { pool, arrived: Arc::clone(&arrived) });
+        let station = team.node().export_as::<dyn BlockReceiver>(object, how)?;
         station.bind(&format!("station.{}", team.rank()))?;
         // Nobody finds the station of a ring before this one.
         team.barrier()?;
         let (_, rank) = neighbours(team);
-        let right: StationStub = team.find("station", rank)?;
+        let right: BlockReceiverStub = team.find("station", rank)?;
         right.connect().map_err(|why| failed(rank, why))?;
         Ok(Self { own, right, arrived, sent: 0, _station: station })
     }
 }
 
-impl Ring for Called {
-    fn around(&mut self, team: &Team, each: &mut dyn FnMut(u32, &[f64])) -> Result<Talk, Error> {
+impl BlockRing for CalledRing {
+    fn around(
+        &mut self,
+        team: &AppTeam,
+        each: &mut dyn FnMut(u32, &[f64]),
+    ) -> Result<TrafficTotals, AppError> {
         let (left, right) = neighbours(team);
-        let mut talk = Talk::default();
+        let mut talk = TrafficTotals::default();
         let mut block = self.own.clone();
         for step in 0..team.size() {
             let began = rt::now();

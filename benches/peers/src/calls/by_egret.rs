@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result, ensure};
-use egret::net::limit::Stopwatch;
-use egret::net::rt::{self, Deadline};
-use egret::net::vi::{Secret, Wait};
-use egret::node::node::{Config, Node};
+use egret_bench::limit::Stopwatch;
+use egret::rt::{self, Deadline};
+use egret::vi::{Secret, Wait};
+use egret::node::{Config, Node};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::{Pending, Remoting};
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use anyhow::Result;
-use egret_net::limit::Stopwatch;
+use egret_bench::limit::Stopwatch;
 
 use crate::what::{self, Call, Case};
 use crate::{Client, Told};

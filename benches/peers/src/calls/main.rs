@@ -3,7 +3,7 @@
 //! `cargo run --release --features calls --bin calls` prints the table; with
 //! `--features capnp` capnp-rpc is in it, whose schema takes `capnp` of the Debian package
 //! capnproto to compile. Names of peers and of calls as arguments restrict it to
-//! them, `--reps N` repeats more or less often. docs/bench.md says what is measured.
+//! them, `--reps N` repeats more or less often. docs/reference/bench.md says what is measured.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "capnp")]
@@ -23,7 +23,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use egret::net::vi::Wait;
+use egret::vi::Wait;
 use tokio::runtime::{Builder, Runtime};
 
 use what::{CASES, Case};

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use anyhow::Result;
-use egret_net::limit::Stopwatch;
+use egret_bench::limit::Stopwatch;
 use futures::future::try_join_all;
 
 /// Calls `rounds` times, one after the other: the time of each. What a call takes is made

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use egret::net::rt;
+use egret::rt;
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid as NixPid;
@@ -26,14 +26,14 @@ use serde::{Deserialize, Serialize};
 
 /// How `egret info` starts its second process.
 #[derive(Debug, clap::Args)]
-pub(crate) struct PeerArgs {
+pub(crate) struct InfoPeerArgs {
     /// The abstract socket to connect to
     name: String,
 }
 
 /// Where to read, in which process.
 #[derive(Debug, Serialize, Deserialize)]
-struct Question {
+struct ReadRequest {
     pid: i32,
     at: usize,
     len: usize,
@@ -43,19 +43,19 @@ struct Question {
 type Answer = Result<Vec<u8>, String>;
 
 /// Answers questions until the first process is gone.
-pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
+pub(crate) fn serve(args: &InfoPeerArgs) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("tying the processes together")?;
     let mut stream = UnixStream::connect_addr(&address(&args.name)?)
         .context("info-peer is started by `egret info`, not by hand")?;
     for line in BufReader::new(stream.try_clone()?).lines() {
-        let question: Question = serde_json::from_str(&line?)?;
+        let question: ReadRequest = serde_json::from_str(&line?)?;
         let answer: Answer = read(&question).map_err(|error| format!("{error:#}"));
         writeln!(stream, "{}", serde_json::to_string(&answer)?)?;
     }
     Ok(())
 }
 
-fn read(question: &Question) -> Result<Vec<u8>> {
+fn read(question: &ReadRequest) -> Result<Vec<u8>> {
     let mut bytes = vec![0; question.len.min(BYTES)];
     let from = RemoteIoVec { base: question.at, len: bytes.len() };
     let to = &mut [std::io::IoSliceMut::new(&mut bytes)];
@@ -70,12 +70,12 @@ fn address(name: &str) -> Result<SocketAddr> {
 
 /// The second process, connected; it ends with this value.
 #[derive(Debug)]
-pub(crate) struct Second {
+pub(crate) struct InfoPeer {
     child: Child,
     stream: UnixStream,
 }
 
-impl Second {
+impl InfoPeer {
     pub(crate) fn start() -> Result<Self> {
         let name = format!("egret-info-{}-{}", std::process::id(), rt::random());
         let listener = UnixListener::bind_addr(&address(&name)?).context("an abstract socket")?;
@@ -118,7 +118,7 @@ impl Second {
     pub(crate) fn process_vm_readv(&mut self) -> Result<()> {
         let secret: Vec<u8> = (0..BYTES / 8).flat_map(|_| rt::random().to_ne_bytes()).collect();
         let pid = i32::try_from(std::process::id())?;
-        let question = Question { pid, at: secret.as_ptr().expose_provenance(), len: BYTES };
+        let question = ReadRequest { pid, at: secret.as_ptr().expose_provenance(), len: BYTES };
         writeln!(self.stream, "{}", serde_json::to_string(&question)?)?;
         let mut line = String::new();
         BufReader::new(&self.stream).read_line(&mut line).context("waiting for an answer")?;
@@ -140,7 +140,7 @@ impl Second {
     }
 }
 
-impl Drop for Second {
+impl Drop for InfoPeer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

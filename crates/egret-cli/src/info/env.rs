@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use egret::node::settings::{Report, Setting, Settings};
+use egret::node::settings::{Setting, Settings, SettingsReport};
 use serde::Serialize;
 
 /// A setting. The names are a contract: fields are added, never renamed.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct SettingInfo {
     /// Of a variable that looks like one and is none, the variable.
     name: Cow<'static, str>,
@@ -36,7 +36,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
             wrong,
         }
     };
-    let Report { settings, unknown, .. } = Settings::report()?;
+    let SettingsReport { settings, unknown, .. } = Settings::report()?;
     let unknown = unknown.into_iter().map(|variable| SettingInfo {
         name: variable.clone().into(),
         variable: variable.into(),
@@ -48,20 +48,23 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
     Ok(settings.into_iter().map(info).chain(unknown).collect())
 }
 
-/// What nodes would encrypt. Where the settings cannot be read there are no nodes either: the origin
-/// says why.
-pub(crate) fn encryption() -> SettingInfo {
+/// What nodes would encrypt, and the secret that they would have. Where the settings cannot be read
+/// there are no nodes either: both say why.
+pub(crate) fn encryption_and_secret() -> [SettingInfo; 2] {
     let settings = all().map_err(|why| format!("{why:#}"));
-    let found = settings.map(|all| all.into_iter().find(|setting| setting.is_encryption()));
-    let origin = match found {
-        Ok(Some(setting)) => return setting,
-        Ok(None) => String::new(),
-        Err(why) => why,
-    };
-    let value = std::env::var(ENCRYPT).ok();
-    let origin = if value.is_some() { format!("environment, and {origin}") } else { origin };
-    let (name, variable) = ("encrypt".into(), ENCRYPT.into());
-    SettingInfo { name, variable, value, origin, help: "", wrong: None }
+    [("encrypt", ENCRYPT), ("secret", SECRET)].map(|(name, variable)| {
+        let wrong = match &settings {
+            Ok(all) => match all.iter().find(|setting| setting.variable == variable) {
+                Some(setting) => return setting.clone(),
+                None => None,
+            },
+            Err(why) => Some(why.clone()),
+        };
+        // Without the settings nobody knows what it is but the environment.
+        let value = std::env::var(variable).ok().filter(|_| variable == ENCRYPT);
+        let origin = UNKNOWN.to_owned();
+        SettingInfo { name: name.into(), variable: variable.into(), value, origin, help: "", wrong }
+    })
 }
 
 impl SettingInfo {
@@ -73,9 +76,10 @@ impl SettingInfo {
     pub(super) fn said(&self) -> String {
         let Self { variable, value, origin, wrong, .. } = self;
         match (value, wrong) {
+            (_, Some(why)) if origin == UNKNOWN => format!("no settings: {why}"),
             (Some(value), Some(why)) => format!("{value} ({variable}, {origin}): WRONG, {why}"),
             (Some(value), None) => format!("{value} ({variable}, {origin})"),
-            (None, _) => format!("no settings: {origin}"),
+            (None, _) => format!("none ({variable}, {origin})"),
         }
     }
 
@@ -93,6 +97,9 @@ impl SettingInfo {
 }
 
 const ENCRYPT: &str = "EGRET_ENCRYPT";
+/// The origin where the settings cannot be read.
+const UNKNOWN: &str = "unknown";
+const SECRET: &str = "EGRET_SECRET";
 
 /// A line for each.
 pub(crate) fn text(settings: &[SettingInfo]) -> String {

@@ -1,13 +1,13 @@
 //! The fabrics, each with a nic that was really opened.
 
-use egret::net::fabric::Fabrics;
-use egret::net::rt;
-use egret::net::vi::{Limits, Reliability};
+use egret::fabric::Fabrics;
+use egret::rt;
+use egret::vi::{Limits, Reliability};
 use serde::Serialize;
 
 /// A fabric, or why there is none.
 #[derive(Debug, Serialize)]
-pub(crate) struct FabricInfo {
+pub(crate) struct FabricReport {
     pub(crate) name: &'static str,
     pub(crate) available: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,18 +30,18 @@ pub(crate) struct LimitsInfo {
 }
 
 /// Every fabric of this build.
-pub(crate) fn all() -> Vec<FabricInfo> {
+pub(crate) fn all() -> Vec<FabricReport> {
     let fabrics = Fabrics::default();
     fabrics.names().map(|name| one(&fabrics, name)).collect()
 }
 
-fn one(fabrics: &Fabrics, name: &'static str) -> FabricInfo {
+fn one(fabrics: &Fabrics, name: &'static str) -> FabricReport {
     let host = format!("info-{}-{}", std::process::id(), rt::random());
     let (limits, why) = match fabrics.open(name, host.as_str()) {
         Ok(nic) => (Some(LimitsInfo::from(nic.limits())), None),
         Err(error) => (None, Some(error.to_string())),
     };
-    FabricInfo { name, available: limits.is_some(), why, limits, trust: trust_of(name) }
+    FabricReport { name, available: limits.is_some(), why, limits, trust: trust_of(name) }
 }
 
 /// The levels of trust that a fabric knows: the simulator has no processes.

@@ -3,12 +3,12 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
-use egret::net::fabric::shm;
+use egret::fabric::shm::ShmFabric;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde::Serialize;
 
-use super::attempt::Second;
+use super::attempt::InfoPeer;
 
 /// Something of the kernel's, and whether it was had.
 #[derive(Debug, Serialize)]
@@ -29,20 +29,20 @@ impl Grant {
 
 /// Tries all of them.
 pub(crate) fn all() -> Vec<Grant> {
-    let mut second = Second::start().map_err(|error| format!("{error:#}"));
-    let mut with = |tried: fn(&mut Second) -> Result<()>| match &mut second {
+    let mut second = InfoPeer::start().map_err(|error| format!("{error:#}"));
+    let mut with = |tried: fn(&mut InfoPeer) -> Result<()>| match &mut second {
         Ok(second) => tried(second),
         Err(why) => bail!("no second process to try it with: {why}"),
     };
     vec![
         Grant::of(MEMFD_SEALS, memfd_seals()),
-        Grant::of(PEERCRED, with(Second::peercred)),
-        Grant::of(PEERPIDFD, with(Second::peerpidfd)),
+        Grant::of(PEERCRED, with(InfoPeer::peercred)),
+        Grant::of(PEERPIDFD, with(InfoPeer::peerpidfd)),
         Grant::of(MEMBARRIER, private_expedited()),
         Grant::of(MEMBARRIER_GLOBAL, global_expedited()),
-        Grant::of(PROCESS_VM_READV, with(Second::process_vm_readv).map_err(with_yama)),
+        Grant::of(PROCESS_VM_READV, with(InfoPeer::process_vm_readv).map_err(with_yama)),
         // Last: it takes the second process's life.
-        Grant::of(PIDFD, with(Second::pidfd)),
+        Grant::of(PIDFD, with(InfoPeer::pidfd)),
     ]
 }
 
@@ -68,7 +68,7 @@ fn private_expedited() -> Result<()> {
 fn global_expedited() -> Result<()> {
     membarrier(MembarrierCommand::RegisterGlobalExpedited).context("registering")?;
     membarrier(MembarrierCommand::GlobalExpedited).context("membarrier")?;
-    ensure!(shm::sleepers_fence(), "it was denied before, and shm does without");
+    ensure!(ShmFabric::sleepers_fence(), "it was denied before, and shm does without");
     Ok(())
 }
 

@@ -6,11 +6,11 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
-use crate::bench::machine::{allowed, processor};
+use egret_bench::machine::{allowed, processor};
 
 /// What is known about the machine; a field is absent if it cannot be known.
 #[derive(Debug, Serialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineReport {
     pub(crate) processor: String,
     /// That this process may use.
     pub(crate) cores: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Machine {
     pub(crate) lockable_bytes: Option<u64>,
 }
 
-impl Machine {
+impl MachineReport {
     pub(crate) fn this() -> Self {
         let system = rustix::system::uname();
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -17,11 +17,11 @@ use std::io::Write;
 use anyhow::Result;
 use serde::Serialize;
 
-pub(crate) use attempt::{PeerArgs, serve};
+pub(crate) use attempt::{InfoPeerArgs, serve};
 use env::SettingInfo;
-use fabrics::FabricInfo;
+use fabrics::FabricReport;
 use grants::Grant;
-use machine::Machine;
+use machine::MachineReport;
 use places::PlaceInfo;
 
 /// What this machine and this build offer.
@@ -29,7 +29,7 @@ use places::PlaceInfo;
 /// Opens every fabric and tries what the kernel grants, so that the answer holds
 /// for this user, this container, this moment.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct InfoArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -44,25 +44,27 @@ struct Info {
     egret: &'static str,
     /// Whether the build is optimized.
     optimized: bool,
-    machine: Machine,
-    fabrics: Vec<FabricInfo>,
+    machine: MachineReport,
+    fabrics: Vec<FabricReport>,
     /// Where nics of networks listen.
     places: Vec<PlaceInfo>,
     grants: Vec<Grant>,
     /// What nodes would encrypt, and who says so.
     encryption: SettingInfo,
+    /// Whether nodes would have a secret, and who says so.
+    secret: SettingInfo,
     /// What follows, in words.
     means: Vec<String>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let text = if args.env { settings(args)? } else { machine(args)? };
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
     Ok(())
 }
 
-fn settings(args: &Args) -> Result<String> {
+fn settings(args: &InfoArgs) -> Result<String> {
     let settings = env::all()?;
     Ok(match args.json {
         true => serde_json::to_string(&settings)?,
@@ -70,17 +72,19 @@ fn settings(args: &Args) -> Result<String> {
     })
 }
 
-fn machine(args: &Args) -> Result<String> {
+fn machine(args: &InfoArgs) -> Result<String> {
     let (fabrics, grants) = (fabrics::all(), grants::all());
     let means = report::means(&fabrics, &grants);
+    let [encryption, secret] = env::encryption_and_secret();
     let info = Info {
         egret: env!("CARGO_PKG_VERSION"),
         optimized: !cfg!(debug_assertions),
-        machine: Machine::this(),
+        machine: MachineReport::this(),
         fabrics,
         places: places::all(),
         grants,
-        encryption: env::encryption(),
+        encryption,
+        secret,
         means,
     };
     Ok(match args.json {

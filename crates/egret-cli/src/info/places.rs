@@ -1,6 +1,6 @@
 //! Where a nic of a network fabric listens.
 
-use egret::net::fabric::place::Place;
+use egret::fabric::place::ListenAddress;
 use serde::Serialize;
 
 /// What a nic's host means on this machine.
@@ -22,7 +22,7 @@ pub(crate) fn all() -> Vec<PlaceInfo> {
 }
 
 fn one(host: &'static str) -> PlaceInfo {
-    match Place::of(host) {
+    match ListenAddress::of(host) {
         Ok(place) => {
             let address = Some(place.told.ip().to_string());
             PlaceInfo { host, address, interface: place.interface, why: place.why }

@@ -3,14 +3,14 @@
 use std::fmt::{Display, Write};
 
 use super::Info;
-use super::fabrics::{FabricInfo, LimitsInfo};
+use super::fabrics::{FabricReport, LimitsInfo};
 use super::grants::{
     Grant, MEMBARRIER, MEMBARRIER_GLOBAL, MEMFD_SEALS, PEERCRED, PEERPIDFD, PIDFD, PROCESS_VM_READV,
 };
 use super::places::PlaceInfo;
 
 /// What follows from what was found.
-pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
+pub(super) fn means(fabrics: &[FabricReport], grants: &[Grant]) -> Vec<String> {
     let shm = fabrics.iter().any(|fabric| fabric.name == "shm" && fabric.available);
     let has = |name| grants.iter().any(|grant| grant.name == name && grant.granted);
     let mut means = Vec::new();
@@ -79,6 +79,7 @@ pub(super) fn text(info: &Info) -> String {
     );
     row(&mut out, "memory", &[memory]);
     row(&mut out, "encryption", &[info.encryption.said()]);
+    row(&mut out, "secret", &[info.secret.said()]);
     out.push('\n');
     fabrics(&mut out, &info.fabrics);
     out.push('\n');
@@ -98,10 +99,10 @@ pub(super) fn text(info: &Info) -> String {
 }
 
 /// A column for each fabric.
-fn fabrics(out: &mut String, fabrics: &[FabricInfo]) {
+fn fabrics(out: &mut String, fabrics: &[FabricReport]) {
     // As wide as its widest cell.
-    let each = |text: &dyn Fn(&FabricInfo) -> String| -> Vec<String> {
-        let cell = |fabric: &FabricInfo| {
+    let each = |text: &dyn Fn(&FabricReport) -> String| -> Vec<String> {
+        let cell = |fabric: &FabricReport| {
             let width = fabric.trust.join(", ").len().max(12) + 2;
             format!("{:<width$}", text(fabric))
         };
@@ -191,7 +192,7 @@ mod tests {
         let grant = |name| Grant { name, granted: !missing.contains(&name), why: None };
         let grants: Vec<Grant> = all.into_iter().map(grant).collect();
         let trust = vec!["isolated"];
-        let shm = FabricInfo { name: "shm", available: shm, why: None, limits: None, trust };
+        let shm = FabricReport { name: "shm", available: shm, why: None, limits: None, trust };
         means(&[shm], &grants).join("\n")
     }
 

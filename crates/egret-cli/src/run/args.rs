@@ -19,7 +19,7 @@ use super::environment;
     after_long_help = HELP,
     override_usage = "egret run -n <N> [OPTIONS] [--] <PROGRAM> [ARGS]..."
 )]
-pub(crate) struct Args {
+pub(crate) struct RunArgs {
     /// How many processes to start
     #[arg(short = 'n', value_name = "N", value_parser = processes)]
     processes: NonZeroU32,
@@ -54,7 +54,7 @@ pub(crate) struct Options {
     pub(crate) bind_to: Bind,
     /// Whether the processes may write each other's memory
     #[arg(long, value_name = "TRUST")]
-    pub(crate) trust: Option<Trust>,
+    pub(crate) trust: Option<RunTrust>,
 }
 
 /// Where processes run.
@@ -69,7 +69,7 @@ pub(crate) enum Bind {
 
 /// How far processes trust each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Trust {
+pub(crate) enum RunTrust {
     /// Nobody writes another's memory
     Isolated,
     /// Processes of one program may
@@ -85,7 +85,7 @@ pub(crate) struct Job {
     pub(crate) args: Vec<OsString>,
 }
 
-impl Args {
+impl RunArgs {
     pub(crate) fn into_job(self) -> Job {
         let mut program = self.program.into_iter();
         Job {
@@ -206,7 +206,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        args: Args,
+        args: RunArgs,
     }
 
     fn job(args: &[OsString]) -> Job {

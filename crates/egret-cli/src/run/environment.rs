@@ -7,8 +7,8 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use egret::net::rt;
 use egret::node::settings::start_with_secret;
+use egret::rt;
 use zeroize::Zeroizing;
 
 use super::args::{Job, word};

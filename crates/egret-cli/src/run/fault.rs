@@ -1,8 +1,10 @@
 //! Faults that tests plant in the launcher, to show that the checks find them.
 //!
 //! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
-egret::net::faults! {
+egret::__private::net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {
         /// The exit code is that of the last process that failed.

@@ -13,8 +13,8 @@ use rustix::process::{
 };
 
 use super::args::Job;
+use super::descendants::{self, Reaped, Strangers};
 use super::environment;
-use super::kin::{self, Reaped, Strangers};
 use super::launcher;
 use super::signals::Signals;
 use super::status::Status;
@@ -27,7 +27,7 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
     // If this is a process of an outer job: the secret of that one is not for this one.
     leave_secret();
     let strangers = Strangers::found()?;
-    kin::adopt()?;
+    descendants::adopt()?;
     let (terminal, stdin) = Terminal::open()?;
     let name = environment::job_name();
     let (pid, launcher) = start(job, &name, stdin).context("starting the launcher")?;
@@ -35,7 +35,7 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
         terminal::leave_stdin();
     }
     let status = Guard { pid, launcher, signals, terminal }.wait();
-    let left = kin::end_all(&strangers, &environment::mark(&name));
+    let left = descendants::end_all(&strangers, &environment::mark(&name));
     match status {
         Status::Code(code) => {
             if !left.is_empty() {
@@ -78,7 +78,7 @@ impl Guard {
                 self.pass(told.signal);
             }
             loop {
-                match kin::reap() {
+                match descendants::reap() {
                     Reaped::Child(pid, status) if pid == self.pid => return status,
                     Reaped::Child(..) => (),
                     Reaped::None => break,

@@ -7,24 +7,24 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use egret::net::rt;
-use egret::net::vi::Secret;
-use egret::node::node::{self, Events};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{self, Events};
+use egret::rt;
+use egret::vi::Secret;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process, kill_process_group,
     set_parent_process_death_signal, setrlimit, setsid,
 };
 
-use super::args::{Args, Bind, Job};
+use super::args::{Bind, Job, RunArgs};
+use super::descendants::{self, Reaped, Strangers};
 use super::environment::{self, Environment};
-use super::kin::{self, Reaped, Strangers};
 use super::output::Output;
 use super::ranks::Ranks;
 use super::signals::{self, Signals};
 use super::status::Status;
-use super::supervise::{Action, Event, Supervisor};
+use super::supervise::{Action, Supervisor, SupervisorEvent};
 use super::system::{own_program, wait_for};
 use super::{child, cores, terminal};
 
@@ -36,7 +36,7 @@ pub(crate) struct LauncherArgs {
     #[arg(long)]
     job: String,
     #[command(flatten)]
-    args: Args,
+    args: RunArgs,
 }
 
 /// The arguments that make an `egret` do this, before those of the job.
@@ -48,7 +48,7 @@ pub(crate) fn to_args(guard: i32, job: &str) -> Vec<OsString> {
 pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let signals = Signals::block()?;
     setsid().context("beginning a session; this is started by `egret run`, not by hand")?;
-    kin::adopt()?;
+    descendants::adopt()?;
     // Wakes this process even if it is stopped; that the guard is gone it sees for itself.
     set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
     let job = args.args.into_job();
@@ -77,7 +77,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let code = launcher.run();
     if is_gone(args.guard) {
         // Nobody comes after this process.
-        kin::end_all(&Strangers::default(), &mark);
+        descendants::end_all(&Strangers::default(), &mark);
     }
     Ok(ExitCode::from(code))
 }
@@ -154,20 +154,20 @@ impl Launcher {
     }
 
     /// What has happened.
-    fn news(&mut self) -> Vec<Event> {
-        let mut events: Vec<_> = self.told().map(Event::Signal).collect();
+    fn news(&mut self) -> Vec<SupervisorEvent> {
+        let mut events: Vec<_> = self.told().map(SupervisorEvent::Signal).collect();
         if self.is_guard_gone() {
-            events.push(Event::GuardGone);
+            events.push(SupervisorEvent::GuardGone);
         }
         let mut ended = Vec::new();
-        let mut reaped = kin::reap();
+        let mut reaped = descendants::reap();
         while let Reaped::Child(pid, status) = reaped {
             ended.extend(self.ranks.ended(pid).map(|rank| (rank, status)));
-            reaped = kin::reap();
+            reaped = descendants::reap();
         }
         while let Some(known) = self.events.try_next() {
             if let node::Event::Died { node, .. } = known {
-                events.push(Event::Failed(node.rank));
+                events.push(SupervisorEvent::Failed(node.rank));
             }
         }
         if !ended.is_empty() {
@@ -175,12 +175,12 @@ impl Launcher {
                 self.registry.ended(*rank, &format!("the process {status}"));
             };
             ended.iter().for_each(tell);
-            events.push(Event::Exited(ended));
+            events.push(SupervisorEvent::Exited(ended));
         }
         if reaped == Reaped::Alone {
-            events.push(Event::Alone);
+            events.push(SupervisorEvent::Alone);
         }
-        events.push(Event::Tick);
+        events.push(SupervisorEvent::Tick);
         events
     }
 
@@ -209,7 +209,7 @@ impl Launcher {
             }
             Action::End { signal, spare } => {
                 let groups = self.pass(signal, spare);
-                let others = kin::all(&Strangers::default());
+                let others = descendants::all(&Strangers::default());
                 let others = others.iter().filter(|kin| !groups.contains(&kin.group));
                 others.for_each(|kin| kin.send(signal));
             }

@@ -10,11 +10,11 @@ use super::fault::{Fault, planted};
 
 /// What came and was not passed on.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineBuffer {
     bytes: Vec<u8>,
 }
 
-impl Lines {
+impl LineBuffer {
     /// Reads some more; zero is the end.
     pub(crate) fn fill(&mut self, from: impl AsFd) -> io::Result<usize> {
         // More than ever waits, so there always is room.
@@ -67,7 +67,7 @@ mod tests {
     /// What becomes of `pieces` that are written one after the other.
     fn passed(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
         let (reader, writer) = pipe().unwrap();
-        let (mut lines, mut out) = (Lines::default(), Vec::new());
+        let (mut lines, mut out) = (LineBuffer::default(), Vec::new());
         let mut to = |bytes: &[u8]| {
             out.push(bytes.to_vec());
             Ok::<_, Infallible>(())

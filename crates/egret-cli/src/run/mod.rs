@@ -19,10 +19,10 @@
 mod args;
 mod child;
 mod cores;
+mod descendants;
 mod environment;
 mod fault;
 mod guard;
-mod kin;
 mod launcher;
 mod lines;
 mod output;
@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub(crate) use args::{Args, Job, Options, processes};
+pub(crate) use args::{Job, Options, RunArgs, processes};
 pub(crate) use child::{ChildArgs, become_program};
 pub(crate) use cores::in_turn as cores_in_turn;
 pub(crate) use environment::in_job;
@@ -47,7 +47,7 @@ pub(crate) use launcher::{LauncherArgs, serve};
 pub(crate) use system::own_program;
 
 /// Runs the program of the command line.
-pub(crate) fn run(args: Args) -> Result<ExitCode> {
+pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
     launch(&args.into_job())
 }
 

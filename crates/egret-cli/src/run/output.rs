@@ -11,24 +11,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use egret::net::rt;
+use egret::rt;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::io::{ioctl_fionbio, read, write};
 use rustix::stdio::{stderr, stdout};
 
-use super::lines::Lines;
-use super::sink::{Sink, StreamId, Unbuffered, are_same};
+use super::lines::LineBuffer;
+use super::sink::{OutputSink, StreamId, Unbuffered, are_same};
 use super::system::{line, wait_for};
 
 /// The processes' output under way; ends by [`Output::finish`].
 #[derive(Debug)]
 pub(crate) struct Output {
-    shared: Arc<Shared>,
+    shared: Arc<OutputState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    asked: Mutex<Asked>,
+struct OutputState {
+    asked: Mutex<OutputRequest>,
     /// There is something in `asked`.
     wake: OwnedFd,
     /// All is written.
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct OutputRequest {
     messages: Vec<String>,
     /// Nobody is left who could write.
     is_over: bool,
@@ -44,10 +44,10 @@ struct Asked {
 
 /// One stream of one process.
 #[derive(Debug)]
-struct Stream {
+struct ProcessStream {
     id: StreamId,
     from: OwnedFd,
-    lines: Lines,
+    lines: LineBuffer,
     tag: Vec<u8>,
     sink: usize,
 }
@@ -56,13 +56,13 @@ impl Output {
     /// Forwards what `children`, by rank, write.
     pub(crate) fn start(children: &mut [Child], tagged: bool) -> Result<Self> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let shared = Shared { asked: Mutex::default(), wake: event()?, done: event()? };
+        let shared = OutputState { asked: Mutex::default(), wake: event()?, done: event()? };
         let shared = Arc::new(shared);
         let same = are_same(stdout(), stderr());
         let streams = streams(children, tagged, usize::from(!same))?;
-        let mut sinks = vec![Sink::new(Unbuffered(stdout()))];
+        let mut sinks = vec![OutputSink::new(Unbuffered(stdout()))];
         if !same {
-            sinks.push(Sink::new(Unbuffered(stderr())));
+            sinks.push(OutputSink::new(Unbuffered(stderr())));
         }
         let broken = vec![false; sinks.len()];
         let forwarder = Forwarder { streams, sinks, broken, shared: Arc::clone(&shared) };
@@ -86,8 +86,8 @@ impl Output {
     }
 }
 
-impl Shared {
-    fn ask(&self, what: impl FnOnce(&mut Asked)) {
+impl OutputState {
+    fn ask(&self, what: impl FnOnce(&mut OutputRequest)) {
         what(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         let _ = write(&self.wake, &1_u64.to_ne_bytes());
     }
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-fn streams(children: &mut [Child], tagged: bool, error_sink: usize) -> Result<Vec<Stream>> {
+fn streams(children: &mut [Child], tagged: bool, error_sink: usize) -> Result<Vec<ProcessStream>> {
     let mut streams = Vec::new();
     for (rank, child) in children.iter_mut().enumerate() {
         let out = child.stdout.take().map(|pipe| (OwnedFd::from(pipe), 0));
@@ -108,7 +108,7 @@ fn streams(children: &mut [Child], tagged: bool, error_sink: usize) -> Result<Ve
             ioctl_fionbio(&from, true)?;
             let tag = if tagged { format!("[{rank}] ").into_bytes() } else { Vec::new() };
             let id = streams.len();
-            streams.push(Stream { id, from, lines: Lines::default(), tag, sink });
+            streams.push(ProcessStream { id, from, lines: LineBuffer::default(), tag, sink });
         }
     }
     Ok(streams)
@@ -122,8 +122,8 @@ enum Has {
     Ended,
 }
 
-impl Stream {
-    fn step(&mut self, sinks: &mut [Sink<Unbuffered>]) -> io::Result<Has> {
+impl ProcessStream {
+    fn step(&mut self, sinks: &mut [OutputSink<Unbuffered>]) -> io::Result<Has> {
         let sink = &mut sinks[self.sink];
         match self.lines.fill(&self.from) {
             Ok(0) => Ok(Has::Ended),
@@ -136,7 +136,7 @@ impl Stream {
         }
     }
 
-    fn end(&mut self, sinks: &mut [Sink<Unbuffered>]) -> io::Result<()> {
+    fn end(&mut self, sinks: &mut [OutputSink<Unbuffered>]) -> io::Result<()> {
         let sink = &mut sinks[self.sink];
         self.lines.end(|bytes| {
             sink.pass(self.id, &self.tag, bytes)?;
@@ -148,11 +148,11 @@ impl Stream {
 
 #[derive(Debug)]
 struct Forwarder {
-    streams: Vec<Stream>,
-    sinks: Vec<Sink<Unbuffered>>,
+    streams: Vec<ProcessStream>,
+    sinks: Vec<OutputSink<Unbuffered>>,
     /// Which of the sinks take nothing any more.
     broken: Vec<bool>,
-    shared: Arc<Shared>,
+    shared: Arc<OutputState>,
 }
 
 impl Forwarder {
@@ -196,7 +196,7 @@ impl Forwarder {
     }
 
     /// Forwards what a stream has, and gives it back if there can be more.
-    fn forward(&mut self, mut stream: Stream, is_ready: bool) -> Option<Stream> {
+    fn forward(&mut self, mut stream: ProcessStream, is_ready: bool) -> Option<ProcessStream> {
         if !is_ready {
             return Some(stream);
         }

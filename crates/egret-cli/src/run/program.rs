@@ -11,7 +11,7 @@ use super::environment;
 
 /// Why PROGRAM cannot be started.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ProgramError {
     /// A path that leads nowhere.
     #[error("there is no `{}`", .0.display())]
     Missing(PathBuf),
@@ -23,7 +23,7 @@ pub(crate) enum Refusal {
     NoProgram { path: PathBuf, why: &'static str },
 }
 
-impl Refusal {
+impl ProgramError {
     /// What a shell exits with.
     pub(crate) fn code(&self) -> u8 {
         match self {
@@ -34,13 +34,13 @@ impl Refusal {
 }
 
 /// Why the program of `job` cannot be started, if one can see it from here.
-pub(crate) fn refusal(job: &Job) -> Option<Refusal> {
+pub(crate) fn refusal(job: &Job) -> Option<ProgramError> {
     let path = environment::seen(job, "PATH").unwrap_or_default();
     find(&job.program, &path).err()
 }
 
 /// Looks for `program` as `execvp` does.
-fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, Refusal> {
+fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramError> {
     let given = Path::new(program);
     if given.as_os_str().as_encoded_bytes().contains(&b'/') {
         return usable(given);
@@ -49,19 +49,19 @@ fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, Refusal> {
     for folder in std::env::split_paths(path).filter(|_| !program.is_empty()) {
         match usable(&folder.join(given)) {
             Ok(found) => return Ok(found),
-            Err(Refusal::Missing(_)) => (),
+            Err(ProgramError::Missing(_)) => (),
             Err(other) => refused = refused.or(Some(other)),
         }
     }
     let name = program.to_string_lossy().into_owned();
     let here = given.is_file();
     let hint = if here { format!("; the one here is `./{name}`") } else { String::new() };
-    Err(refused.unwrap_or(Refusal::NotInPath { name, hint }))
+    Err(refused.unwrap_or(ProgramError::NotInPath { name, hint }))
 }
 
-fn usable(path: &Path) -> Result<PathBuf, Refusal> {
-    let Ok(meta) = path.metadata() else { return Err(Refusal::Missing(path.to_owned())) };
-    let no = |why| Err(Refusal::NoProgram { path: path.to_owned(), why });
+fn usable(path: &Path) -> Result<PathBuf, ProgramError> {
+    let Ok(meta) = path.metadata() else { return Err(ProgramError::Missing(path.to_owned())) };
+    let no = |why| Err(ProgramError::NoProgram { path: path.to_owned(), why });
     if meta.is_dir() {
         return no("a folder");
     }

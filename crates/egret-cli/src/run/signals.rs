@@ -32,11 +32,11 @@ impl Signals {
     }
 
     /// The next that has come.
-    pub(crate) fn try_next(&self) -> Option<Told> {
+    pub(crate) fn try_next(&self) -> Option<ReceivedSignal> {
         while let Ok(Some(told)) = self.fd.read_signal() {
             let number = i32::try_from(told.ssi_signo).unwrap_or_default();
             if let Some(signal) = Signal::from_named_raw(number) {
-                return Some(Told { signal, by_terminal: told.ssi_code == SI_KERNEL });
+                return Some(ReceivedSignal { signal, by_terminal: told.ssi_code == SI_KERNEL });
             }
         }
         None
@@ -51,7 +51,7 @@ impl AsFd for Signals {
 
 /// A signal that has come.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
+pub(crate) struct ReceivedSignal {
     pub(crate) signal: Signal,
     /// The whole foreground got it.
     pub(crate) by_terminal: bool,

@@ -13,7 +13,7 @@ pub(crate) type StreamId = usize;
 
 /// Writes what streams say, so that no two share a line.
 #[derive(Debug)]
-pub(crate) struct Sink<W> {
+pub(crate) struct OutputSink<W> {
     to: W,
     /// Whose line has not ended yet.
     open: Option<StreamId>,
@@ -21,7 +21,7 @@ pub(crate) struct Sink<W> {
     tagged: Vec<u8>,
 }
 
-impl<W: Write> Sink<W> {
+impl<W: Write> OutputSink<W> {
     pub(crate) fn new(to: W) -> Self {
         Self { to, open: None, tagged: Vec::new() }
     }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn written(parts: &[(StreamId, &str, &str)]) -> String {
-        let mut sink = Sink::new(Vec::new());
+        let mut sink = OutputSink::new(Vec::new());
         for (from, tag, bytes) in parts {
             sink.pass(*from, tag.as_bytes(), bytes.as_bytes()).unwrap();
         }

@@ -45,7 +45,7 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
-            Self::Signal(number) => write!(f, "was ended by {}", Named(*number)),
+            Self::Signal(number) => write!(f, "was ended by {}", SignalName(*number)),
         }
     }
 }
@@ -57,9 +57,9 @@ pub(crate) fn signalled(number: i32) -> u8 {
 
 /// A signal as people know it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named(pub(crate) i32);
+pub(crate) struct SignalName(pub(crate) i32);
 
-impl fmt::Display for Named {
+impl fmt::Display for SignalName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = NAMES.iter().find(|(signal, _)| signal.as_raw() == self.0);
         match name {

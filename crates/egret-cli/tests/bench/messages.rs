@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 use serde_json::Value;
 
 use super::{EGRET, egret, figure, lines, stdout};

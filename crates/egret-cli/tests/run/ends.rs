@@ -118,7 +118,7 @@ struct Folder(std::path::PathBuf);
 
 impl Folder {
     fn new() -> Self {
-        let name = format!("egret-run-ends-{}-{:x}", std::process::id(), egret::net::rt::random());
+        let name = format!("egret-run-ends-{}-{:x}", std::process::id(), egret::rt::random());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).expect("a folder");
         let made = Command::new("mkfifo").arg(path.join("gate")).status().expect("mkfifo");

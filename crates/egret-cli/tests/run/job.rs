@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::spawn::Child;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use egret::net::rt;
+use egret::rt;
 use rustix::process::Signal;
 
 use crate::job::{EGRET, Job, code, kill, text};

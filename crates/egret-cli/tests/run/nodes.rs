@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use egret::net::rt::Deadline;
-use egret::node::node::Event;
+use egret::node::Event;
 use egret::node::{Config, Node};
+use egret::rt::Deadline;
 use rustix::process::Signal;
 
 use crate::job::{Job, Process, code, kill, text};
@@ -67,8 +67,8 @@ fn see_all(node: &Node) {
 
 /// How far this node and the other one trust each other.
 fn trust(node: &Node) -> String {
-    let other = node.member(1 - node.rank()).expect("the other");
-    let route = node.route(other.id).expect("a way");
+    let other = node.id_of(1 - node.rank()).expect("the other");
+    let route = node.route(other).expect("a way");
     route.links.wait_connect(&route.host, Deadline::DEFAULT).expect("a link");
     let trust = route.links.trust(&route.host).expect("a link");
     // Nobody goes before the other knows it too.
@@ -76,7 +76,7 @@ fn trust(node: &Node) -> String {
         node.wait_bound("known", Deadline::DEFAULT).expect("a name");
     } else {
         node.bind("known", &[]).expect("a name");
-        node.wait_fate(other.id, Deadline::DEFAULT).expect("it leaves");
+        node.wait_fate(other, Deadline::DEFAULT).expect("it leaves");
     }
     format!("{} {trust}", route.fabric)
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::process::Command;
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 use rustix::process::Signal;
 
 use crate::job::{EGRET, Job, code, run, status_of, text};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 use rustix::process::Signal;
 
 use crate::job::{Job, Process, kill};

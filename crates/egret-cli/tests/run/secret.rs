@@ -5,9 +5,9 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use egret::net::rt::Deadline;
-use egret::node::settings::SettingsError;
+use egret::node::JoinError;
 use egret::node::{Config, Node};
+use egret::rt::Deadline;
 use rustix::process::Signal;
 
 use crate::job::{EGRET, Job, code, run, text};
@@ -99,7 +99,7 @@ fn program() {
         Ok("joins") => println!("\n{}", join()),
         Ok("child") => {
             let why = Config::from_env().expect_err("nothing is left to take");
-            assert!(matches!(why, SettingsError::SecretTaken { .. }), "{why}");
+            assert!(matches!(why, JoinError::SecretTaken { .. }), "{why}");
             println!("\n{why}");
         }
         _ => {}

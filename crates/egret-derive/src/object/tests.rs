@@ -4,7 +4,7 @@
 use super::*;
 
 fn derive(text: &str) -> Result<String> {
-    expand(&syn::parse_str(text)?).map(|tokens| tokens.to_string())
+    expand(&syn::parse_str(text)?, &quote!(::egret_stream)).map(|tokens| tokens.to_string())
 }
 
 /// The code for `text`, with `s` for the crate.
@@ -170,7 +170,10 @@ fn numbers_of_variants_with_fields_are_the_literals_of_the_text() {
     let macro_given = quote!(1);
     let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, macro_given);
     let given: DeriveInput = syn::parse_quote!(#[repr(u8)] enum E { A(u8) = #group });
-    assert_in(&expand(&given).unwrap().to_string(), "enum __Tag { V0 = 1, }");
+    assert_in(
+        &expand(&given, &quote!(::egret_stream)).unwrap().to_string(),
+        "enum __Tag { V0 = 1, }",
+    );
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_check_of_ones_own_comes_last() {
     let with = code("#[object(check = m::f)] #[repr(C)] struct S { a: A }");
     assert_in(&with, "const CHECKED: __core::primitive::bool = true;");
     assert_in(&with, "<__Field0 as __Part>::check(field_0, \"a\")?; if let");
-    assert_in(&with, "s::__private::Verdict::refusal(m::f(self))");
+    assert_in(&with, "s::__private::CheckAnswer::refusal(m::f(self))");
 }
 
 #[test]

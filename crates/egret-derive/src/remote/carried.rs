@@ -9,24 +9,24 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Ident, ItemTrait};
 
-use super::method::{ArgType, Method, Returns};
+use super::method::{MacroMethod, MethodArgType, MethodReturn};
 use crate::layout::here;
 
 /// What code says of the types of one method.
-pub(super) struct Carried<'a> {
+pub(super) struct MethodProofs<'a> {
     root: &'a TokenStream,
     stub: Ident,
-    method: &'a Method,
+    method: &'a MacroMethod,
     at: usize,
 }
 
-impl<'a> Carried<'a> {
+impl<'a> MethodProofs<'a> {
     /// Of the method `at` in a trait.
     pub(super) fn new(
         root: &'a TokenStream,
         item: &ItemTrait,
         at: usize,
-        method: &'a Method,
+        method: &'a MacroMethod,
     ) -> Self {
         Self { root, stub: format_ident!("{}Stub", item.ident), method, at }
     }
@@ -34,14 +34,16 @@ impl<'a> Carried<'a> {
     /// The functions, which are the stub's own.
     pub(super) fn proofs(&self) -> TokenStream {
         let args = self.method.args.iter().enumerate().filter_map(|(at, arg)| match &arg.ty {
-            ArgType::Text => None,
-            ArgType::Slice(ty) => Some(self.proof(&at, ty, &quote!(Elements))),
-            ArgType::Lent(ty) | ArgType::Value(ty) => Some(self.proof(&at, ty, &quote!(Carries))),
+            MethodArgType::Text => None,
+            MethodArgType::Slice(ty) => Some(self.proof(&at, ty, &quote!(Elements))),
+            MethodArgType::Lent(ty) | MethodArgType::Value(ty) => {
+                Some(self.proof(&at, ty, &quote!(Carries)))
+            }
         });
         let args: TokenStream = args.collect();
         let returned = match &self.method.returns {
-            Returns::Value(ty) => self.proof(&"value", ty, &quote!(Carries)),
-            Returns::Outcome(types) => {
+            MethodReturn::Value(ty) => self.proof(&"value", ty, &quote!(Carries)),
+            MethodReturn::Outcome(types) => {
                 let value = self.proof(&"value", &types.0, &quote!(Carries));
                 let error = self.proof(&"error", &types.1, &quote!(Carries));
                 quote!(#value #error)
@@ -55,8 +57,8 @@ impl<'a> Carried<'a> {
         let (root, name) = (located(self.root, span), self.name(part));
         quote_spanned! {span=>
             #[inline(always)]
-            fn #name() -> impl #root::stream::__private::#what<#ty> {
-                #root::stream::__private::Sound::<#ty>::new()
+            fn #name() -> impl #root::__private::stream::__private::#what<#ty> {
+                #root::__private::stream::__private::CarryProof::<#ty>::new()
             }
         }
     }
@@ -76,7 +78,7 @@ impl<'a> Carried<'a> {
         let root = self.root;
         quote! {
             #[allow(unused_imports)]
-            use #root::stream::__private::{Carries as _, Elements as _};
+            use #root::__private::stream::__private::{Carries as _, Elements as _};
         }
     }
 
@@ -86,11 +88,11 @@ impl<'a> Carried<'a> {
         let args = self.method.args.iter().enumerate().map(|(at, arg)| {
             let (name, part) = (&arg.name, self.part(&at));
             match &arg.ty {
-                ArgType::Text => quote!(#name),
-                ArgType::Slice(_) if is_owned => quote!(#name),
-                ArgType::Slice(_) => quote!(#part.lend(#name)),
-                ArgType::Lent(_) if !is_owned => quote!(#part.lend(#name)),
-                ArgType::Lent(_) | ArgType::Value(_) => quote!(#part.send(#name)),
+                MethodArgType::Text => quote!(#name),
+                MethodArgType::Slice(_) if is_owned => quote!(#name),
+                MethodArgType::Slice(_) => quote!(#part.lend(#name)),
+                MethodArgType::Lent(_) if !is_owned => quote!(#part.lend(#name)),
+                MethodArgType::Lent(_) | MethodArgType::Value(_) => quote!(#part.send(#name)),
             }
         });
         quote!((#(#args,)*))
@@ -102,9 +104,9 @@ impl<'a> Carried<'a> {
         args.map(|(at, (arg, local))| {
             let part = self.part(&at);
             match &arg.ty {
-                ArgType::Text => quote!(#local),
-                ArgType::Lent(_) => quote!(&#part.open(#local)),
-                ArgType::Slice(_) | ArgType::Value(_) => quote!(#part.open(#local)),
+                MethodArgType::Text => quote!(#local),
+                MethodArgType::Lent(_) => quote!(&#part.open(#local)),
+                MethodArgType::Slice(_) | MethodArgType::Value(_) => quote!(#part.open(#local)),
             }
         })
     }
@@ -112,7 +114,7 @@ impl<'a> Carried<'a> {
     /// The types of what is read, as far as they are not inferred.
     pub(super) fn read(&self) -> TokenStream {
         let args = self.method.args.iter().map(|arg| match &arg.ty {
-            ArgType::Text => quote!(&str),
+            MethodArgType::Text => quote!(&str),
             _ => quote!(_),
         });
         quote!((#(#args,)*))
@@ -125,13 +127,13 @@ impl<'a> Carried<'a> {
             quote!(#part.told())
         };
         let args = self.method.args.iter().enumerate().map(|(at, arg)| match &arg.ty {
-            ArgType::Text => quote!(""),
+            MethodArgType::Text => quote!(""),
             _ => told(&at),
         });
         let (value, root) = (told(&"value"), self.root);
         let returned = match &self.method.returns {
-            Returns::Value(_) => value,
-            Returns::Outcome(_) => {
+            MethodReturn::Value(_) => value,
+            MethodReturn::Outcome(_) => {
                 let error = told(&"error");
                 quote!(::core::result::Result::Ok(#value).or_else(|_: ()| {
                     ::core::result::Result::Err(#error)
@@ -140,7 +142,7 @@ impl<'a> Carried<'a> {
         };
         let fingerprint = |ty: TokenStream| {
             let scope = self.scope();
-            quote!({ #scope #root::stream::__private::fingerprint_by(|| #ty) })
+            quote!({ #scope #root::__private::stream::__private::fingerprint_by(|| #ty) })
         };
         (fingerprint(quote!((#(#args,)*))), fingerprint(returned))
     }
@@ -149,8 +151,8 @@ impl<'a> Carried<'a> {
     pub(super) fn answer(&self, returned: &TokenStream) -> TokenStream {
         let value = self.part(&"value");
         match &self.method.returns {
-            Returns::Value(_) => quote!(served.value(#value.send(#returned))),
-            Returns::Outcome(_) => {
+            MethodReturn::Value(_) => quote!(served.value(#value.send(#returned))),
+            MethodReturn::Outcome(_) => {
                 let error = self.part(&"error");
                 quote! {
                     served.outcome(
@@ -167,10 +169,10 @@ impl<'a> Carried<'a> {
     pub(super) fn call(&self, args: &TokenStream) -> TokenStream {
         let (root, at, value) = (self.root, self.at, self.part(&"value"));
         let error = match &self.method.returns {
-            Returns::Value(_) => quote! {
-                #root::stream::__private::Sound::<#root::rmi::Never>::new()
+            MethodReturn::Value(_) => quote! {
+                #root::__private::stream::__private::CarryProof::<::std::convert::Infallible>::new()
             },
-            Returns::Outcome(_) => self.part(&"error"),
+            MethodReturn::Outcome(_) => self.part(&"error"),
         };
         quote!(#value.call(#error, self, #at, &#args))
     }
@@ -189,14 +191,14 @@ fn located(path: &TokenStream, span: Span) -> TokenStream {
 pub(super) fn caller(root: &TokenStream, stub: &Ident) -> TokenStream {
     quote! {
         #[automatically_derived]
-        impl #root::stream::__private::Caller for #stub {
+        impl #root::__private::stream::__private::MethodCaller for #stub {
             type Answer<T, E> = ::core::result::Result<T, #root::rmi::CallError<E>>;
             #[inline(always)]
             fn call<A, T, E>(&self, method: ::core::primitive::usize, args: &A) -> Self::Answer<T, E>
             where
-                A: #root::stream::Wire,
-                T: for<'a> #root::stream::FromWire<'a>,
-                E: for<'a> #root::stream::FromWire<'a>,
+                A: #root::__private::stream::Wire,
+                T: for<'a> #root::__private::stream::FromWire<'a>,
+                E: for<'a> #root::__private::stream::FromWire<'a>,
             {
                 self.0.call(method, args)
             }

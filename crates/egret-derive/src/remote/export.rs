@@ -16,7 +16,7 @@ pub(super) fn expand(root: &TokenStream, item: &ItemImpl) -> Result<TokenStream>
         #item
         #[automatically_derived]
         impl #generics #root::rmi::Exports<dyn #interface> for #ty #bounds {
-            fn held(self) -> #root::rmi::Held<dyn #interface> {
+            fn held(self) -> #root::rmi::__private::HeldObject<dyn #interface> {
                 let object: ::std::boxed::Box<dyn #interface> = ::std::boxed::Box::new(self);
                 ::core::convert::From::from(object)
             }

@@ -6,20 +6,20 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, ItemTrait, Result, TraitItem, parse_quote};
 
-use super::carried::Carried;
-use super::method::Method;
+use super::carried::MethodProofs;
+use super::method::MacroMethod;
 use super::signature::text;
 use super::stub;
 
 /// The code for a trait.
 pub(super) fn expand(root: &TokenStream, mut item: ItemTrait) -> Result<TokenStream> {
     refuse(&item)?;
-    let mut methods: Vec<Method> = Vec::new();
+    let mut methods: Vec<MacroMethod> = Vec::new();
     for part in &mut item.items {
         let TraitItem::Fn(function) = part else {
             return Err(Error::new(part.span(), "a remote trait has methods and nothing else"));
         };
-        let method = Method::read(function)?;
+        let method = MacroMethod::read(function)?;
         if methods.iter().any(|known| known.name == method.name) {
             let name = method.label();
             return Err(Error::new(method.name.span(), format!("two methods are called `{name}`")));
@@ -54,24 +54,24 @@ fn refuse(item: &ItemTrait) -> Result<()> {
 }
 
 /// What the server's side knows of the trait.
-fn table(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStream {
+fn table(root: &TokenStream, item: &ItemTrait, methods: &[MacroMethod]) -> TokenStream {
     let (name, label) = (&item.ident, item.ident.unraw().to_string());
     let rows = methods.iter().enumerate();
-    let rows =
-        rows.map(|(at, method)| row(root, item, &Carried::new(root, item, at, method), method));
+    let rows = rows
+        .map(|(at, method)| row(root, item, &MethodProofs::new(root, item, at, method), method));
     // Others may hold an object whose methods never need it for themselves.
     let shared = methods.iter().all(|method| !method.is_exclusive).then(|| {
         quote! {
             #[automatically_derived]
-            impl #root::rmi::SharedInterface for dyn #name {}
+            impl #root::rmi::SharedRemoteInterface for dyn #name {}
         }
     });
     quote! {
         #shared
         #[automatically_derived]
-        impl #root::rmi::Interface for dyn #name {
+        impl #root::rmi::RemoteInterface for dyn #name {
             const NAME: &'static str = #label;
-            const METHODS: &'static [#root::rmi::Method<Self>] = &[#(#rows,)*];
+            const METHODS: &'static [#root::rmi::__private::RemoteMethod<Self>] = &[#(#rows,)*];
         }
     }
 }
@@ -79,8 +79,8 @@ fn table(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStrea
 fn row(
     root: &TokenStream,
     item: &ItemTrait,
-    carried: &Carried<'_>,
-    method: &Method,
+    carried: &MethodProofs<'_>,
+    method: &MacroMethod,
 ) -> TokenStream {
     let (label, is_inline) = (method.label(), method.is_inline);
     let read_as = method.args.iter().map(|arg| arg.ty.read_as());
@@ -89,7 +89,7 @@ fn row(
     let answers = described(root, &method.returns.ty(), &answers);
     let run = run(root, item, carried, method);
     quote! {
-        #root::rmi::Method {
+        #root::rmi::__private::RemoteMethod {
             name: #label,
             takes: #takes,
             answers: #answers,
@@ -102,7 +102,7 @@ fn row(
 fn described(root: &TokenStream, ty: &TokenStream, fingerprint: &TokenStream) -> TokenStream {
     let name = text(ty);
     quote! {
-        #root::rmi::Type {
+        #root::rmi::__private::MethodType {
             name: #name,
             fingerprint: || #fingerprint,
         }
@@ -113,8 +113,8 @@ fn described(root: &TokenStream, ty: &TokenStream, fingerprint: &TokenStream) ->
 fn run(
     root: &TokenStream,
     item: &ItemTrait,
-    carried: &Carried<'_>,
-    method: &Method,
+    carried: &MethodProofs<'_>,
+    method: &MacroMethod,
 ) -> TokenStream {
     let (of, name) = (&item.ident, &method.name);
     let locals: Vec<_> = (0..method.args.len()).map(|at| format_ident!("arg_{at}")).collect();
@@ -122,7 +122,7 @@ fn run(
     let how = if method.is_exclusive { quote!(Exclusive) } else { quote!(Shared) };
     let answer = carried.answer(&quote!(<dyn #of as #of>::#name(object, #(#opened),*)));
     quote! {
-        #root::rmi::Run::#how(|object, served| {
+        #root::rmi::__private::MethodCode::#how(|object, served| {
             #scope
             let (#(#locals,)*) = served.args::<#read>()?;
             #answer;

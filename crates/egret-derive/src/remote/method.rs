@@ -12,25 +12,25 @@ use syn::{
 use super::signature::{has_reference, refuse_signature};
 
 /// What the macro knows of a method.
-pub(super) struct Method {
+pub(super) struct MacroMethod {
     pub(super) name: Ident,
     /// Its documentation, for the stub.
     pub(super) docs: Vec<Attribute>,
-    pub(super) args: Vec<Arg>,
-    pub(super) returns: Returns,
+    pub(super) args: Vec<MethodArg>,
+    pub(super) returns: MethodReturn,
     pub(super) is_exclusive: bool,
     pub(super) is_oneway: bool,
     pub(super) is_inline: bool,
 }
 
 /// An argument.
-pub(super) struct Arg {
+pub(super) struct MethodArg {
     pub(super) name: Ident,
-    pub(super) ty: ArgType,
+    pub(super) ty: MethodArgType,
 }
 
 /// How an argument is passed.
-pub(super) enum ArgType {
+pub(super) enum MethodArgType {
     /// `&[T]`, read in place.
     Slice(Type),
     /// `&str`, read in place.
@@ -41,23 +41,24 @@ pub(super) enum ArgType {
 }
 
 /// What a method returns.
-pub(super) enum Returns {
+pub(super) enum MethodReturn {
     Value(TokenStream),
     Outcome(Box<(Type, Type)>),
 }
 
-impl Method {
+impl MacroMethod {
     /// Reads a method, and takes the attributes out of it that are the macro's.
     pub(super) fn read(item: &mut TraitItemFn) -> Result<Self> {
         let is_oneway = take_attr(&mut item.attrs, "oneway");
         let is_inline = take_attr(&mut item.attrs, "nonblocking");
         refuse_signature(&item.sig)?;
         let is_exclusive = receiver(&item.sig)?.mutability.is_some();
-        let returns = Returns::read(&item.sig)?;
+        let returns = MethodReturn::read(&item.sig)?;
         if is_oneway && !matches!(item.sig.output, ReturnType::Default) {
             return Err(Error::new(item.sig.output.span(), ONEWAY_RETURNS));
         }
-        let args: Vec<_> = item.sig.inputs.iter().skip(1).map(Arg::read).collect::<Result<_>>()?;
+        let args: Vec<_> =
+            item.sig.inputs.iter().skip(1).map(MethodArg::read).collect::<Result<_>>()?;
         if args.len() > ARGS_MAX {
             return Err(Error::new(item.sig.inputs.span(), TOO_MANY));
         }
@@ -72,18 +73,18 @@ impl Method {
     }
 }
 
-impl Arg {
+impl MethodArg {
     fn read(arg: &FnArg) -> Result<Self> {
         let FnArg::Typed(arg) = arg else { return Err(Error::new(arg.span(), NO_SELF)) };
         let Pat::Ident(name) = &*arg.pat else {
             return Err(Error::new(arg.pat.span(), "an argument of a remote method has a name"));
         };
-        let ty = ArgType::read(&arg.ty)?;
+        let ty = MethodArgType::read(&arg.ty)?;
         Ok(Self { name: name.ident.clone(), ty })
     }
 }
 
-impl ArgType {
+impl MethodArgType {
     fn read(ty: &Type) -> Result<Self> {
         let read = match ty {
             Type::Reference(reference) => {
@@ -136,7 +137,7 @@ impl ArgType {
     }
 }
 
-impl Returns {
+impl MethodReturn {
     fn read(signature: &Signature) -> Result<Self> {
         let ReturnType::Type(_, ty) = &signature.output else {
             return Ok(Self::Value(quote!(())));

@@ -4,17 +4,17 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{ItemTrait, Visibility};
 
-use super::carried::{Carried, caller};
-use super::method::{Method, Returns};
+use super::carried::{MethodProofs, caller};
+use super::method::{MacroMethod, MethodReturn};
 
 /// What a stub has besides the trait's methods.
 pub(super) const RESERVED: &[&str] = &["begin", "with_deadline", "object"];
 
 /// The stub, and its face that does not wait.
-pub(super) fn code(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStream {
+pub(super) fn code(root: &TokenStream, item: &ItemTrait, methods: &[MacroMethod]) -> TokenStream {
     let (vis, name) = (&item.vis, &item.ident);
     let (stub, begin) = (format_ident!("{name}Stub"), format_ident!("{name}Begin"));
-    let carried = |at, method| Carried::new(root, item, at, method);
+    let carried = |at, method| MethodProofs::new(root, item, at, method);
     let numbered = || methods.iter().enumerate();
     let waiting = numbered().map(|(at, method)| waits(root, at, &carried(at, method), method, vis));
     let beginning =
@@ -64,7 +64,7 @@ fn own(root: &TokenStream, vis: &Visibility, begin: &syn::Ident) -> TokenStream 
         #[must_use]
         #vis fn with_deadline(
             &self,
-            deadline: impl ::core::convert::Into<#root::net::rt::Deadline>,
+            deadline: impl ::core::convert::Into<#root::__private::net::rt::Deadline>,
         ) -> Self {
             Self(self.0.with_deadline(deadline.into()))
         }
@@ -80,11 +80,11 @@ fn own(root: &TokenStream, vis: &Visibility, begin: &syn::Ident) -> TokenStream 
 fn waits(
     root: &TokenStream,
     at: usize,
-    carried: &Carried<'_>,
-    method: &Method,
+    carried: &MethodProofs<'_>,
+    method: &MacroMethod,
     vis: &Visibility,
 ) -> TokenStream {
-    let Method { name, docs, .. } = method;
+    let MacroMethod { name, docs, .. } = method;
     let names: Vec<_> = method.args.iter().map(|arg| &arg.name).collect();
     let types = method.args.iter().map(|arg| arg.ty.passed());
     let (scope, args) = (carried.scope(), carried.sent(false));
@@ -110,18 +110,18 @@ fn waits(
 fn begins(
     root: &TokenStream,
     at: usize,
-    carried: &Carried<'_>,
-    method: &Method,
+    carried: &MethodProofs<'_>,
+    method: &MacroMethod,
     vis: &Visibility,
 ) -> TokenStream {
-    let Method { name, docs, .. } = method;
+    let MacroMethod { name, docs, .. } = method;
     let names: Vec<_> = method.args.iter().map(|arg| &arg.name).collect();
     let types = method.args.iter().map(|arg| arg.ty.owned(root));
     let (scope, args) = (carried.scope(), carried.sent(true));
     let (how, pending) = match &method.returns {
         _ if method.is_oneway => (quote!(begin_send), quote!(#root::rmi::Pending<()>)),
-        Returns::Value(value) => (quote!(begin), quote!(#root::rmi::Pending<#value>)),
-        Returns::Outcome(types) => {
+        MethodReturn::Value(value) => (quote!(begin), quote!(#root::rmi::Pending<#value>)),
+        MethodReturn::Outcome(types) => {
             let (value, error) = &**types;
             (quote!(begin), quote!(#root::rmi::Pending<#value, #error>))
         }
@@ -135,10 +135,10 @@ fn begins(
     }
 }
 
-fn returned(root: &TokenStream, returns: &Returns) -> TokenStream {
+fn returned(root: &TokenStream, returns: &MethodReturn) -> TokenStream {
     match returns {
-        Returns::Value(value) => quote!(::core::result::Result<#value, #root::rmi::CallError>),
-        Returns::Outcome(types) => {
+        MethodReturn::Value(value) => quote!(::core::result::Result<#value, #root::rmi::CallError>),
+        MethodReturn::Outcome(types) => {
             let (value, error) = &**types;
             quote!(::core::result::Result<#value, #root::rmi::CallError<#error>>)
         }

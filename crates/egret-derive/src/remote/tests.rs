@@ -99,11 +99,12 @@ fn each_type_is_proved_once() {
         ("value", "V", "Carries"),
         ("error", "E", "Carries"),
     ] {
-        let private = "::egret::stream::__private::";
-        let proof = format!("fn__method_0_{part}()->impl{private}{what}<{ty}>{{{private}Sound::");
+        let private = "::egret::__private::stream::__private::";
+        let proof =
+            format!("fn__method_0_{part}()->impl{private}{what}<{ty}>{{{private}CarryProof::");
         assert_eq!(code.matches(&proof).count(), 1, "{proof}: {code}");
     }
-    assert_eq!(code.matches("__private::Sound::").count(), 5, "{code}");
+    assert_eq!(code.matches("__private::CarryProof::").count(), 5, "{code}");
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn an_outcome_has_the_error_of_the_method() {
     let code = method("fn f(&mut self) -> Result<u64, Worse>;").unwrap();
     assert!(code.contains("Result<u64,::egret::rmi::CallError<Worse>>"), "{code}");
     assert!(code.contains("Pending<u64,Worse>"), "{code}");
-    assert!(code.contains("Run::Exclusive"), "{code}");
+    assert!(code.contains("MethodCode::Exclusive"), "{code}");
     assert!(code.contains("\"Result<u64,Worse>\""), "{code}");
 }
 
@@ -141,7 +142,7 @@ fn an_implementation_stays_as_it_is() {
 
 #[test]
 fn an_interface_without_exclusive_methods_is_shared() {
-    let shared = "impl::egret::rmi::SharedInterfacefordynT{}";
+    let shared = "impl::egret::rmi::SharedRemoteInterfacefordynT{}";
     assert!(method("fn f(&self); fn g(&self);").unwrap().contains(shared));
     assert!(!method("fn f(&self); fn g(&mut self);").unwrap().contains(shared));
 }

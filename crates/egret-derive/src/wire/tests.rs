@@ -4,7 +4,7 @@
 use super::*;
 
 fn derive(text: &str) -> Result<String> {
-    expand(&syn::parse_str(text)?).map(|tokens| tokens.to_string())
+    expand(&syn::parse_str(text)?, &quote!(::egret_stream)).map(|tokens| tokens.to_string())
 }
 
 /// The code for `text`, with `s` for the crate.
@@ -46,8 +46,8 @@ fn a_refusal_names_the_reason() {
 fn the_path_of_the_crate_can_be_set() {
     let usual = derive("struct S(u8);").unwrap();
     assert!(usual.contains("impl :: egret_stream :: Wire for S"), "{usual}");
-    let set = derive("#[wire(crate = egret::stream)] struct S(u8);").unwrap();
-    assert!(set.contains("impl egret :: stream :: Wire for S"), "{set}");
+    let set = derive("#[wire(crate = other::stream)] struct S(u8);").unwrap();
+    assert!(set.contains("impl other :: stream :: Wire for S"), "{set}");
     assert!(!set.contains("egret_stream"), "{set}");
 }
 

@@ -10,11 +10,18 @@ use super::{Atomics, FenceFault, Lock, word};
 use crate::fault::planted;
 use crate::rt::Instant;
 
-/// Tries all interleavings of `body` with at most three preemptions.
+/// Tries all interleavings of `body` with at most [`preemptions`].
 pub(crate) fn check(body: fn()) {
     let mut checker = loom::model::Builder::new();
-    checker.preemption_bound = Some(3);
+    checker.preemption_bound = Some(preemptions());
     checker.check(body);
+}
+
+/// How many preemptions a model tries at most: three with `EGRET_TESTS=all` and where a fault is planted,
+/// which the model must find; two in other runs, which take a fifth of the time.
+pub(crate) fn preemptions() -> usize {
+    let is_all = std::env::var("EGRET_TESTS").is_ok_and(|tests| tests == "all");
+    if is_all || crate::fault::is_any_planted() { 3 } else { 2 }
 }
 
 #[derive(Debug)]

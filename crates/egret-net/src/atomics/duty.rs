@@ -1,26 +1,28 @@
-//! Who is on duty, while another thread watches.
+//! Which background thread is on duty, while another one watches it.
 //!
-//! One thread is on duty, and a second, the standby, takes over from it when something that it
-//! does lasts too long. Nobody hands anything over in the common case: the thread on duty counts
-//! what it begins and ends, and the standby looks at the count now and then.
+//! One thread is on duty, and a second, the standby, takes over from it when one of its tasks lasts
+//! too long. In the common case nothing is handed over: the thread on duty counts the tasks it begins
+//! and ends, and the standby looks at the count now and then.
 //!
 //! ```text
 //!   count, even                      begin                     count, odd
-//!   nothing is under way  ───────────────────────────▶  something is under way
+//!   no task is under way  ───────────────────────────▶  a task is under way
 //!         ▲                                                     │
 //!         └─────────── end, if the count is the same ───────────┤
 //!         └── take_over, if the standby saw this count before ──┘
 //! ```
 //!
-//! An odd count is made even once, by the one or by the other: so one of them is on duty then.
-//! The standby [rests](Duty::rest) when nothing was begun for a while. It says so and looks at
-//! the count once more; the thread on duty counts and then looks whether the standby rests; and
-//! between the two steps each passes a fence. So the standby sees the count, or it is called.
+//! An odd count is made even once, by one of the two threads: that thread is on duty then.
+//! The standby [rests](Duty::rest) when no task was begun for a while. It publishes that and reads
+//! the count once more; the thread on duty counts and then reads whether the standby rests; and
+//! between the two steps each passes a fence. So the standby sees the count, or it is woken.
 //!
 //! # Costs
 //!
 //! To begin and to end is a fence, an exchange and three plain words of one line, which the
 //! standby reads at each of its looks: about 15 ns.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -28,21 +30,20 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use super::{Atomics, StdAtomics, Word};
 use crate::fault::planted;
 
-/// Who is on duty: one thread, until a standby that watches it takes over. What the thread on duty
-/// and a [roster](super::Roster) share.
+/// The count of tasks that the thread on duty and a [roster](super::Roster) share.
 pub(super) struct Duty<A: Atomics = StdAtomics> {
     count: A::Word,
     /// Whether the standby looks at the count.
     watched: A::Word,
 }
 
-/// Something that the thread on duty has begun.
+/// A task that the thread on duty has begun.
 #[derive(Debug, Clone, Copy)]
-#[must_use = "what was begun ends"]
-pub struct Begun {
+#[must_use = "a task that was begun ends"]
+pub struct DutyTask {
     count: u64,
-    /// Whether the standby rests and is to be called, by who has begun.
-    pub calls: bool,
+    /// Whether the standby rests, and the thread on duty is to wake it.
+    pub wakes_standby: bool,
 }
 
 impl<A: Atomics> Duty<A> {
@@ -50,31 +51,29 @@ impl<A: Atomics> Duty<A> {
         Self { count: A::Word::new(0), watched: A::Word::new(0) }
     }
 
-    /// The thread on duty begins something that may last long.
+    /// The thread on duty begins a task that may last long.
     #[inline]
-    pub(super) fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> DutyTask {
         let count = self.count.load(Relaxed).wrapping_add(1);
         self.count.store(count, Release);
-        if !planted(Fault::Unfenced) {
-            A::fence(SeqCst);
-        }
-        Begun { count, calls: self.watched.load(Relaxed) == 0 }
+        fence_after_begin::<A>();
+        DutyTask { count, wakes_standby: self.watched.load(Relaxed) == 0 }
     }
 
-    /// What was begun has ended. Whether the thread is still on duty.
+    /// The task has ended. Returns whether the thread is still on duty.
     #[inline]
-    pub(super) fn end(&self, begun: Begun) -> bool {
-        self.make_even(begun.count) || planted(Fault::TwoOnDuty)
+    pub(super) fn end(&self, begun: DutyTask) -> bool {
+        self.make_even(begun.count) || stays_on_duty()
     }
 
-    /// What was begun and ended so far, for the standby.
+    /// The tasks begun and ended so far, for the standby.
     #[must_use]
     pub(super) fn count(&self) -> u64 {
         self.count.load(Acquire)
     }
 
-    /// The standby takes over, if the same is still under way as when it saw `seen`. Whether it
-    /// is on duty now.
+    /// The standby takes over, if the count is still `seen`. Returns whether the
+    /// standby is on duty now.
     #[must_use]
     pub(super) fn take_over(&self, seen: u64) -> bool {
         seen % 2 == 1 && self.make_even(seen)
@@ -91,7 +90,8 @@ impl<A: Atomics> Duty<A> {
         self.watched.load(Acquire) != 0
     }
 
-    /// The standby, which saw `seen` long ago, looks no more until it is called. Whether it may.
+    /// The standby, which saw `seen` long ago, stops looking until it is woken. Returns whether it
+    /// may.
     #[must_use]
     pub(super) fn rest(&self, seen: u64) -> bool {
         self.watched.store(0, Relaxed);
@@ -103,13 +103,18 @@ impl<A: Atomics> Duty<A> {
         rests
     }
 
+    /// As a [fault](Fault::InTwoSteps).
+    fn make_even_in_two_steps(&self, odd: u64) -> bool {
+        let is_odd = self.count.load(Acquire) == odd;
+        if is_odd {
+            self.count.store(odd.wrapping_add(1), Release);
+        }
+        is_odd
+    }
+
     fn make_even(&self, odd: u64) -> bool {
         if planted(Fault::InTwoSteps) {
-            let is_odd = self.count.load(Acquire) == odd;
-            if is_odd {
-                self.count.store(odd.wrapping_add(1), Release);
-            }
-            return is_odd;
+            return self.make_even_in_two_steps(odd);
         }
         loop {
             match self.count.compare_exchange_weak(odd, odd.wrapping_add(1), AcqRel, Relaxed) {
@@ -119,6 +124,18 @@ impl<A: Atomics> Duty<A> {
             }
         }
     }
+}
+
+#[inline]
+fn fence_after_begin<A: Atomics>() {
+    if !planted(Fault::Unfenced) {
+        A::fence(SeqCst);
+    }
+}
+
+#[inline]
+fn stays_on_duty() -> bool {
+    planted(Fault::TwoOnDuty)
 }
 
 impl<A: Atomics> fmt::Debug for Duty<A> {
@@ -131,10 +148,10 @@ impl<A: Atomics> fmt::Debug for Duty<A> {
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Whoever begins looks at the standby before others can see the count.
+    /// The thread on duty reads whether the standby rests before others can see the count.
     Unfenced,
-    /// Whoever ends takes itself for on duty, whatever the standby did.
+    /// A thread that ends a task takes itself for on duty, whatever the standby did.
     TwoOnDuty,
-    /// An odd count is looked at and then made even, not at once.
+    /// An odd count is read and then made even, not in one step.
     InTwoSteps,
 }

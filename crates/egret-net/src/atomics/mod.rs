@@ -1,11 +1,11 @@
 //! What lock-free code stands on, so that the model checker can put its own
 //! underneath.
 
-mod baton;
+mod biased_lock;
 #[cfg(test)]
 pub(crate) mod checker;
 mod duty;
-mod lean;
+mod role;
 mod roster;
 #[cfg(test)]
 mod tests;
@@ -17,10 +17,12 @@ use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-pub use baton::{Baton, Entered, Ground, Next, Seat, Seated, Turn, Waited};
-pub use duty::Begun;
-pub(crate) use lean::Joint;
-pub use roster::{Employed, Order, Roster};
+pub(crate) use biased_lock::BiasedLock;
+pub use duty::DutyTask;
+pub use role::{
+    DriverKind, DrivingRole, NextHolder, QueuedWaiter, RoleAttempt, RoleGuard, RoleWait, RoleWaiter,
+};
+pub use roster::{Employment, Roster, RosterOrder};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::fault::planted;
@@ -35,9 +37,9 @@ pub trait Atomics: fmt::Debug + 'static {
     type Lock<T: Send>: Lock<T>;
     /// A thread that can be woken.
     type Thread: Send + Sync;
-    /// The places of a [stash](crate::buf).
+    /// The places of a [cache](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
-    /// Turns in a row that win the first favour of a [lock](Joint).
+    /// Turns in a row that win the first favour of a [lock](BiasedLock).
     const IN_A_ROW: u64;
 
     /// Orders words of this and of other threads; see [`std::sync::atomic::fence`].

@@ -1,7 +1,7 @@
-//! The threads that drive in the background: who is on duty, who stands by, who ends.
+//! The background threads of a nic: which one is on duty, which one stands by, which ones end.
 //!
 //! ```text
-//!   employ ─▶ comes ──────────────▶ on duty ── begin ──▶ on duty, outside ── end ─▶ on duty
+//!   employ ─▶ starts ─────────────▶ on duty ── begin ──▶ on duty, outside ── end ─▶ on duty
 //!               │ another is on duty    ▲                       │ look, relieve
 //!               ▼                       │ look, relieve         ▼
 //!            stands by ─────────────────┘                    relieved
@@ -9,20 +9,22 @@
 //!               └─────────────────── report ◀───────────────────┘
 //! ```
 //!
-//! The roster is the rules alone: it parks, wakes and starts nobody, and takes the time from its
-//! callers. A thread asks what to do ([`Order`]), does it, and asks again; who is to be woken is
-//! returned to the caller. So the same code runs with threads, by seeds without any, and under the
+//! The roster is the rules alone: it parks, wakes and starts no thread, and takes the time from its
+//! callers. A thread asks what to do ([`RosterOrder`]), does it, and asks again; the thread that is to
+//! be woken is returned to the caller. So the same code runs with threads, by seeds without any, and under the
 //! model checker.
 //!
-//! All that changes who is on duty happens under one lock, but for [`begin`](Roster::begin) and
+//! All that changes which thread is on duty happens under one lock, but for [`begin`](Roster::begin) and
 //! [`end`](Roster::end), which the thread on duty does without: these are the count of a [`Duty`].
-//! Whoever makes an odd count even decides who is on duty, and a standby does so under the lock.
+//! The thread that makes an odd count even is on duty, and a standby does so under the lock.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::duty::{Begun, Duty};
+use super::duty::{Duty, DutyTask};
 use super::{Atomics, Lock, StdAtomics, Word};
 use crate::fault::planted;
 use crate::rt::Instant;
@@ -33,36 +35,36 @@ use crate::rt::Instant;
 /// use std::time::Duration;
 ///
 /// use egret_net::rt::Instant;
-/// use egret_net::sync::{Employed, Order, Roster};
+/// use egret_net::sync::{Employment, Roster, RosterOrder};
 ///
 /// let roster = Roster::default();
 /// let now = Instant::default();
-/// assert_eq!(roster.employ(), Employed::One);
-/// assert_eq!(roster.come(&"first", now), Order::Drive);
-/// assert_eq!(roster.employ(), Employed::One);
-/// assert!(matches!(roster.come(&"second", now), Order::Park(_)));
+/// assert_eq!(roster.employ(), Employment::Start);
+/// assert_eq!(roster.started(&"first", now), RosterOrder::Drive);
+/// assert_eq!(roster.employ(), Employment::Start);
+/// assert!(matches!(roster.started(&"second", now), RosterOrder::Park(_)));
 /// // What the first begins lasts: the second looks twice.
 /// let begun = roster.begin();
-/// assert!(begun.calls && roster.call() == Some("second"));
-/// assert!(matches!(roster.look(&"second", now), Order::Park(Some(_))));
+/// assert!(begun.wakes_standby && roster.call_standby() == Some("second"));
+/// assert!(matches!(roster.look(&"second", now), RosterOrder::Park(Some(_))));
 /// let later = now + Duration::from_millis(1);
-/// assert_eq!(roster.look(&"second", later), Order::Drive);
+/// assert_eq!(roster.look(&"second", later), RosterOrder::Drive);
 /// assert!(!roster.end(begun), "another thread is on duty");
-/// assert_eq!(roster.report(&"first", later), Order::Park(Some(later + Duration::from_micros(100))));
+/// assert_eq!(roster.report(&"first", later), RosterOrder::Park(Some(later + Duration::from_micros(100))));
 /// ```
 pub struct Roster<T: Send, A: Atomics = StdAtomics> {
     duty: Duty<A>,
-    /// Whether somebody stands by or is about to. Written under the lock.
+    /// Whether a thread stands by or is about to. Written under the lock.
     has_standby: A::Word,
-    inside: A::Lock<Inside<T>>,
+    inside: A::Lock<RosterState<T>>,
 }
 
-struct Inside<T> {
+struct RosterState<T> {
     on_duty: Option<T>,
     standby: Option<Standby<T>>,
     /// Threads that were employed and have not ended.
     threads: usize,
-    /// Those of them that have not come yet.
+    /// Those of them that have not started yet.
     coming: usize,
     is_closed: bool,
 }
@@ -77,7 +79,7 @@ struct Standby<T> {
 
 /// What a thread of a [`Roster`] does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum RosterOrder {
     /// The thread is on duty.
     Drive,
     /// The thread stands by: it parks, at most until then, and [looks](Roster::look).
@@ -86,25 +88,25 @@ pub enum Order {
     End,
 }
 
-/// What comes of the wish for a thread that stands by.
+/// The outcome of asking for a thread that stands by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Employed {
-    /// The caller starts a thread, which [comes](Roster::come), or says that it [does not](Roster::miss).
-    One,
-    /// There is one.
-    Before,
+pub enum Employment {
+    /// The caller starts a thread, which [starts](Roster::started), or says that it [does not](Roster::start_failed).
+    Start,
+    /// A thread stands by already.
+    Present,
     /// There are as many threads as there may be, or the roster is closed.
-    Nobody,
+    Full,
 }
 
 impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     pub(crate) fn new() -> Self {
         let (on_duty, standby) = (None, None);
-        let inside = Inside { on_duty, standby, threads: 0, coming: 0, is_closed: false };
+        let inside = RosterState { on_duty, standby, threads: 0, coming: 0, is_closed: false };
         Self { duty: Duty::new(), has_standby: A::Word::new(0), inside: A::Lock::new(inside) }
     }
 
-    /// Whether somebody stands by or is about to.
+    /// Whether a thread stands by or is about to.
     #[inline]
     #[must_use]
     pub fn has_standby(&self) -> bool {
@@ -112,23 +114,23 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     }
 
     /// Asks for a thread: the first, or one that stands by.
-    pub fn employ(&self) -> Employed {
+    pub fn employ(&self) -> Employment {
         self.with(|inside| {
             if inside.has_standby() {
-                return Employed::Before;
+                return Employment::Present;
             }
             let is_full = inside.threads >= THREADS_MAX && !planted(Fault::Crowded);
             if is_full || inside.is_closed {
-                return Employed::Nobody;
+                return Employment::Full;
             }
             inside.threads += 1;
             inside.coming += 1;
-            Employed::One
+            Employment::Start
         })
     }
 
     /// A thread that was employed could not be started.
-    pub fn miss(&self) {
+    pub fn start_failed(&self) {
         self.with(|inside| {
             inside.threads -= 1;
             inside.coming -= 1;
@@ -136,47 +138,47 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     }
 
     /// A thread that was employed begins.
-    pub fn come(&self, me: &T, now: Instant) -> Order {
+    pub fn started(&self, me: &T, now: Instant) -> RosterOrder {
         self.with(|inside| {
             inside.coming -= 1;
             self.place(inside, me, now)
         })
     }
 
-    /// A thread that was relieved is back.
-    pub fn report(&self, me: &T, now: Instant) -> Order {
+    /// A thread that was relieved is back from its task.
+    pub fn report(&self, me: &T, now: Instant) -> RosterOrder {
         self.with(|inside| self.place(inside, me, now))
     }
 
     /// The standby has slept long enough, or was woken.
-    pub fn look(&self, me: &T, now: Instant) -> Order {
+    pub fn look(&self, me: &T, now: Instant) -> RosterOrder {
         self.with(|inside| {
             if inside.is_closed && !planted(Fault::ClosedUnheard) {
                 return inside.end(me);
             }
             if inside.on_duty.as_ref() == Some(me) {
-                return Order::Drive;
+                return RosterOrder::Drive;
             }
             let Some(standby) = &mut inside.standby else { return inside.end(me) };
             let (count, before) = (self.duty.count(), standby.seen);
             if count == before && self.duty.take_over(before) {
                 inside.on_duty = inside.standby.take().map(|standby| standby.thread);
-                return Order::Drive;
+                return RosterOrder::Drive;
             }
             standby.look(&self.duty, count, now)
         })
     }
 
     /// The thread on duty goes outside of what it drives, perhaps for long. The caller
-    /// [calls](Self::call) the standby if it is told to.
+    /// [calls](Self::call_standby) the standby if it is told to.
     #[inline]
-    pub fn begin(&self) -> Begun {
+    pub fn begin(&self) -> DutyTask {
         self.duty.begin()
     }
 
     /// The standby looks from now on: the caller wakes it.
     #[cold]
-    pub fn call(&self) -> Option<T> {
+    pub fn call_standby(&self) -> Option<T> {
         self.duty.watch();
         if planted(Fault::Uncalled) {
             return None;
@@ -184,10 +186,11 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
         self.with(|inside| inside.standby.as_ref().map(|standby| standby.thread.clone()))
     }
 
-    /// The thread is back. Whether it is still on duty; else it [reports](Self::report).
+    /// The thread is back from its task. Returns whether it is still on duty; if not, it
+    /// [reports](Self::report).
     #[inline]
     #[must_use]
-    pub fn end(&self, begun: Begun) -> bool {
+    pub fn end(&self, begun: DutyTask) -> bool {
         self.duty.end(begun)
     }
 
@@ -227,7 +230,7 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
         self.with(|inside| _ = inside.end(me));
     }
 
-    /// There is nothing to drive any more: the caller wakes these.
+    /// Closes the roster: nothing is left to drive. The caller wakes the returned threads.
     pub fn close(&self) -> impl Iterator<Item = T> {
         let (on_duty, standby) = self.with(|inside| {
             inside.is_closed = true;
@@ -243,21 +246,21 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
         self.with(|inside| inside.threads)
     }
 
-    /// Where a thread goes that drives nothing.
-    fn place(&self, inside: &mut Inside<T>, me: &T, now: Instant) -> Order {
+    /// Finds a place for a thread that is not on duty.
+    fn place(&self, inside: &mut RosterState<T>, me: &T, now: Instant) -> RosterOrder {
         if inside.is_closed || inside.standby.is_some() {
             return inside.end(me);
         }
         if inside.on_duty.is_none() {
             inside.on_duty = Some(me.clone());
-            return Order::Drive;
+            return RosterOrder::Drive;
         }
         let count = self.duty.count();
         let standby = Standby { thread: me.clone(), seen: count, still: Some(now) };
         inside.standby.insert(standby).look(&self.duty, count, now)
     }
 
-    fn with<R>(&self, body: impl FnOnce(&mut Inside<T>) -> R) -> R {
+    fn with<R>(&self, body: impl FnOnce(&mut RosterState<T>) -> R) -> R {
         self.inside.with(|inside| {
             let result = body(inside);
             self.has_standby.store(inside.has_standby().into(), Relaxed);
@@ -266,12 +269,12 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     }
 }
 
-impl<T: PartialEq> Inside<T> {
+impl<T: PartialEq> RosterState<T> {
     fn has_standby(&self) -> bool {
         self.standby.is_some() || self.coming > 0
     }
 
-    fn end(&mut self, me: &T) -> Order {
+    fn end(&mut self, me: &T) -> RosterOrder {
         self.threads -= 1;
         if self.on_duty.as_ref() == Some(me) {
             self.on_duty = None;
@@ -279,13 +282,13 @@ impl<T: PartialEq> Inside<T> {
         if self.standby.as_ref().is_some_and(|standby| standby.thread == *me) {
             self.standby = None;
         }
-        Order::End
+        RosterOrder::End
     }
 }
 
 impl<T> Standby<T> {
     /// Nothing is to be taken over at this count: until when it parks.
-    fn look<A: Atomics>(&mut self, duty: &Duty<A>, count: u64, now: Instant) -> Order {
+    fn look<A: Atomics>(&mut self, duty: &Duty<A>, count: u64, now: Instant) -> RosterOrder {
         let still = *self.still.get_or_insert(now);
         if count != self.seen {
             (self.seen, self.still) = (count, Some(now));
@@ -293,10 +296,10 @@ impl<T> Standby<T> {
             _ = duty.rest(count);
         }
         if duty.is_watched() {
-            return Order::Park(Some(now + TICK));
+            return RosterOrder::Park(Some(now + TICK));
         }
         self.still = None;
-        Order::Park(None)
+        RosterOrder::Park(None)
     }
 }
 

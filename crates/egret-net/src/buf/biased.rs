@@ -1,11 +1,11 @@
 //! The free slots of one size class: a [list](super::free_list) that all
-//! threads share, and over it a [stash](super::stash) that is one thread's.
+//! threads share, and over it a [cache](super::slot_cache) that is one thread's.
 //!
 //! # The owner
 //!
-//! The first thread that takes from a class owns its stash and takes and
+//! The first thread that takes from a class owns its cache and takes and
 //! returns without an atomic read-modify-write; the other threads use the list.
-//! A stash that is empty is filled from the list, and one that is full gives to
+//! A cache that is empty is filled from the list, and one that is full gives to
 //! it, half of its room at a time.
 //!
 //! ```text
@@ -15,16 +15,16 @@
 //!
 //! # Revocation
 //!
-//! What is in the stash must not be missed by others. So whoever finds the list
+//! What is in the cache must not be missed by others. So whoever finds the list
 //! empty, is about to sleep or closes the pool *revokes* first: from then on,
-//! and for ever, all threads use the list, which has what was in the stash.
+//! and for ever, all threads use the list, which has what was in the cache.
 //!
 //! ```text
 //!   owner                            revoker
 //!   busy := 1                        owner := REVOKING
 //!   light fence                      heavy fence
 //!   owner still me?                  wait until busy = 0
-//!     yes: use the stash             give the stash to the list
+//!     yes: use the cache             give the cache to the list
 //!   busy := 0 (release)              owner := REVOKED
 //! ```
 //!
@@ -45,14 +45,14 @@
 //!
 //! It follows, for the parts of the pool that were there before:
 //!
-//! * While the owner is busy with its stash the list has no flag: they are set
+//! * While the owner is busy with its cache the list has no flag: they are set
 //!   after a revocation, and that waits.
 //! * A waiter sleeps only after a revocation, so every later return goes to the
 //!   list and sees the *waiting* bit.
 //! * A pool is closed only after a revocation, so the list knows how many slots
 //!   are out. `busy := 0` is the last thing an owner's return touches, since a
 //!   closer that waited for it may free the pool.
-//! * A thread that ended leaves its stash to whoever revokes it.
+//! * A thread that ended leaves its cache to whoever revokes it.
 //!
 //! # Costs
 //!
@@ -63,18 +63,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::fault::{Fault, planted};
 use super::free_list::{Flagged, FreeList};
-use super::stash::Stash;
+use super::slot_cache::SlotCache;
 use crate::atomics::{Atomics, Lock, StdAtomics, Word};
 
 /// The free slots of a class, known by their numbers.
-pub(crate) struct Biased<A: Atomics = StdAtomics> {
+pub(crate) struct BiasedSlots<A: Atomics = StdAtomics> {
     owner: A::Word,
-    stash: Box<Stash<A>>,
+    cache: Box<SlotCache<A>>,
     list: FreeList<A>,
 }
 
-impl<A: Atomics> Biased<A> {
-    /// `count` free slots, and nobody's stash yet.
+impl<A: Atomics> BiasedSlots<A> {
+    /// `count` free slots, and nobody's cache yet.
     pub(crate) fn new(count: u32) -> Self {
         let owner = if A::has_heavy_fence() { NOBODY } else { REVOKED };
         Self { owner: A::Word::new(owner), ..Self::unbiased(count) }
@@ -82,14 +82,14 @@ impl<A: Atomics> Biased<A> {
 
     /// The same for all threads from the beginning.
     pub(crate) fn unbiased(count: u32) -> Self {
-        let (stash, list) = (Box::new(Stash::new(count)), FreeList::new(count));
-        Self { owner: A::Word::new(REVOKED), stash, list }
+        let (cache, list) = (Box::new(SlotCache::new(count)), FreeList::new(count));
+        Self { owner: A::Word::new(REVOKED), cache, list }
     }
 
     /// Slots that are [away](FreeList::away).
     pub(crate) fn away(count: u32) -> Self {
-        let (stash, list) = (Box::new(Stash::new(0)), FreeList::away(count));
-        Self { owner: A::Word::new(REVOKED), stash, list }
+        let (cache, list) = (Box::new(SlotCache::new(0)), FreeList::away(count));
+        Self { owner: A::Word::new(REVOKED), cache, list }
     }
 
     /// The list that all share.
@@ -101,13 +101,13 @@ impl<A: Atomics> Biased<A> {
     /// How many slots are free; while others take and give, how many were a
     /// moment ago.
     pub(crate) fn available(&self) -> usize {
-        (self.list.available() + self.stash.len()).min(self.list.count())
+        (self.list.available() + self.cache.len()).min(self.list.count())
     }
 
     /// Takes a free slot; `None` if there is none.
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
-        match self.mine(|stash, _| stash.pop()) {
+        match self.mine(|cache, _| cache.pop()) {
             Some(slot) => Some(slot),
             None => self.take_shared(),
         }
@@ -115,16 +115,16 @@ impl<A: Atomics> Biased<A> {
 
     #[inline(never)]
     fn take_shared(&self) -> Option<u32> {
-        if let Some(slot) = self.mine(Stash::refill) {
+        if let Some(slot) = self.mine(SlotCache::refill) {
             return Some(slot);
         }
         match self.owner.load(Relaxed) {
             NOBODY => self.claim(),
-            // The owner has found both the stash and the list empty.
+            // The owner has found both the cache and the list empty.
             owner if owner == A::me() => return None,
             _ => {}
         }
-        self.list.take().or_else(|| self.take_stashed())
+        self.list.take().or_else(|| self.take_cached())
     }
 
     #[cold]
@@ -133,9 +133,9 @@ impl<A: Atomics> Biased<A> {
         let _ = self.owner.compare_exchange_weak(NOBODY, A::number_me(), Relaxed, Relaxed);
     }
 
-    /// Takes a slot that may be in another thread's stash.
+    /// Takes a slot that may be in another thread's cache.
     #[cold]
-    fn take_stashed(&self) -> Option<u32> {
+    fn take_cached(&self) -> Option<u32> {
         self.revoke();
         self.list.take()
     }
@@ -149,7 +149,7 @@ impl<A: Atomics> Biased<A> {
     pub(crate) unsafe fn give(this: NonNull<Self>, slot: u32) -> Result<(), Flagged> {
         // SAFETY: as the caller promised; what follows uses `this` only if the
         // slot was not given.
-        match unsafe { Self::owned(this, |stash, _| stash.push(slot)) } {
+        match unsafe { Self::owned(this, |cache, _| cache.push(slot)) } {
             Some(()) => Ok(()),
             // SAFETY: as the caller promised.
             None => unsafe { Self::give_shared(this, slot) },
@@ -158,9 +158,9 @@ impl<A: Atomics> Biased<A> {
 
     #[inline(never)]
     unsafe fn give_shared(this: NonNull<Self>, slot: u32) -> Result<(), Flagged> {
-        let spill = |stash: &Stash<A>, list: &FreeList<A>| {
-            stash.spill(list);
-            stash.push(slot)
+        let spill = |cache: &SlotCache<A>, list: &FreeList<A>| {
+            cache.spill(list);
+            cache.push(slot)
         };
         // SAFETY: as the caller promised; and as in `give`.
         if unsafe { Self::owned(this, spill) }.is_some() {
@@ -178,7 +178,7 @@ impl<A: Atomics> Biased<A> {
         if self.owner.load(Acquire) == REVOKED {
             return;
         }
-        self.stash.revoking.with(|()| {
+        self.cache.revoking.with(|()| {
             if self.owner.load(Acquire) == REVOKED {
                 return;
             }
@@ -187,8 +187,8 @@ impl<A: Atomics> Biased<A> {
             if owner != NOBODY && owner != A::me() {
                 self.wait_for_owner();
             }
-            if !planted(Fault::StashForgotten) {
-                self.stash.flush(&self.list);
+            if !planted(Fault::CacheForgotten) {
+                self.cache.flush(&self.list);
             }
             self.owner.store(REVOKED, Release);
         });
@@ -197,7 +197,7 @@ impl<A: Atomics> Biased<A> {
     fn wait_for_owner(&self) {
         A::heavy_fence();
         let mut turns = 0;
-        while self.stash.busy.load(Acquire) != 0 && !planted(Fault::RevokeUnawaited) {
+        while self.cache.busy.load(Acquire) != 0 && !planted(Fault::RevokeUnawaited) {
             A::relax(turns);
             turns = turns.saturating_add(1);
         }
@@ -213,12 +213,12 @@ impl<A: Atomics> Biased<A> {
     }
 
     #[inline]
-    fn mine<R>(&self, body: impl FnOnce(&Stash<A>, &FreeList<A>) -> Option<R>) -> Option<R> {
+    fn mine<R>(&self, body: impl FnOnce(&SlotCache<A>, &FreeList<A>) -> Option<R>) -> Option<R> {
         // SAFETY: borrowed, so alive.
         unsafe { Self::owned(NonNull::from(self), body) }
     }
 
-    /// Runs `body` with the stash if the calling thread owns it. `None` if it
+    /// Runs `body` with the cache if the calling thread owns it. `None` if it
     /// does not, or `body` says so.
     ///
     /// # Safety
@@ -228,7 +228,7 @@ impl<A: Atomics> Biased<A> {
     #[inline]
     unsafe fn owned<R>(
         this: NonNull<Self>,
-        body: impl FnOnce(&Stash<A>, &FreeList<A>) -> Option<R>,
+        body: impl FnOnce(&SlotCache<A>, &FreeList<A>) -> Option<R>,
     ) -> Option<R> {
         // SAFETY: alive, as the caller promised; not an argument, so not
         // promised to be alive to the end of the function.
@@ -236,33 +236,33 @@ impl<A: Atomics> Biased<A> {
         if this.owner.load(Relaxed) != me {
             return None;
         }
-        let stash = &*this.stash;
-        let busy = &stash.busy;
+        let cache = &*this.cache;
+        let busy = &cache.busy;
         let early = planted(Fault::CheckBeforeBusy);
         busy.store(1, Relaxed);
         if !planted(Fault::NoLightFence) {
             A::light_fence();
         }
         let outcome =
-            if early || this.owner.load(Relaxed) == me { body(stash, &this.list) } else { None };
+            if early || this.owner.load(Relaxed) == me { body(cache, &this.list) } else { None };
         busy.store(0, if planted(Fault::BusyRelaxed) { Relaxed } else { Release });
         outcome
     }
 }
 
-impl<A: Atomics> std::fmt::Debug for Biased<A> {
+impl<A: Atomics> std::fmt::Debug for BiasedSlots<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let stashed = self.stash.len();
-        f.debug_struct("Biased")
+        let cached = self.cache.len();
+        f.debug_struct("BiasedSlots")
             .field("available", &self.available())
-            .field("stashed", &stashed)
+            .field("cached", &cached)
             .finish_non_exhaustive()
     }
 }
 
 /// No thread has taken yet.
 const NOBODY: u64 = u64::MAX;
-/// Somebody gives the stash to the list.
+/// Somebody gives the cache to the list.
 const REVOKING: u64 = u64::MAX - 1;
-/// There is no stash any more.
+/// There is no cache any more.
 const REVOKED: u64 = u64::MAX - 2;

@@ -25,19 +25,20 @@ use super::pool::Pool;
 /// assert!(larger.another(10_000).buf().is_none(), "the pool has none, the heap has");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(hidden)]
 pub struct Block {
     /// Where the words of `owner` are, so that finding them needs no look at what it is.
     start: NonNull<u64>,
     /// How many there are; never fewer than there were.
     words: usize,
-    owner: Owner,
+    owner: BlockMemory,
     /// Parts of the words. All of them lie inside.
-    runs: Vec<Run>,
+    runs: Vec<BlockRun>,
 }
 
 /// Words of a block that are of one kind, which is all that it says of them.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct BlockRun {
     id: TypeId,
     start: NonNull<u64>,
     words: usize,
@@ -46,8 +47,9 @@ struct Run {
 }
 
 /// Who frees the memory of a [`Block`].
+#[doc(hidden)]
 #[derive(Debug)]
-pub enum Owner {
+pub enum BlockMemory {
     /// The heap.
     Heap(Vec<u64>),
     /// A buffer, and the pool from which larger ones are taken.
@@ -59,7 +61,7 @@ pub enum Owner {
 /// What the two below rest on.
 const _: fn() = || {
     fn anywhere<T: Send + Sync>() {}
-    anywhere::<Owner>();
+    anywhere::<BlockMemory>();
 };
 
 // SAFETY: the words are the owner's, which any thread may have; `start` is no more than where.
@@ -71,7 +73,7 @@ impl Block {
     /// The memory of `owner`: its whole words. `None` if it does not begin at a multiple of
     /// eight bytes, as a part of a buffer may.
     #[must_use]
-    pub fn new(owner: Owner) -> Option<Self> {
+    pub fn new(owner: BlockMemory) -> Option<Self> {
         let mut block = Self { start: NonNull::dangling(), words: 0, owner, runs: Vec::new() };
         block.look().then_some(block)
     }
@@ -81,17 +83,17 @@ impl Block {
     /// # Errors
     ///
     /// If the pool has none.
-    pub fn in_pool(pool: &Pool, bytes: usize) -> Result<Self, super::TakeError> {
+    pub fn in_pool(pool: &Pool, bytes: usize) -> Result<Self, super::MemoryError> {
         let mut buf = pool.take(bytes)?;
         buf.resize(0);
-        let block = Self::new(Owner::Pool(buf, Some(pool.clone())));
+        let block = Self::new(BlockMemory::Pool(buf, Some(pool.clone())));
         Ok(block.expect("the buffers of a pool begin at multiples of 64"))
     }
 
     /// Words of the heap.
     #[must_use]
     pub fn on_heap(words: Vec<u64>) -> Self {
-        Self::new(Owner::Heap(words)).expect("words begin at multiples of eight")
+        Self::new(BlockMemory::Heap(words)).expect("words begin at multiples of eight")
     }
 
     /// The words.
@@ -125,7 +127,7 @@ impl Block {
         let fits = range.start <= range.end && range.end - range.start <= room;
         assert!(is_inside && fits, "{range:?} of {room} in a block of {} words", self.words);
         let (start, words) = (self.at(range.start), range.end - range.start);
-        let new = Run { id, start, words, room };
+        let new = BlockRun { id, start, words, room };
         if run == self.runs.len() {
             self.runs.push(new);
         } else {
@@ -235,13 +237,13 @@ impl Block {
             return true;
         }
         match &mut self.owner {
-            Owner::Heap(memory) => memory.resize(words, 0),
-            Owner::Pool(buf, _) if words <= buf.capacity() / WORD => {
+            BlockMemory::Heap(memory) => memory.resize(words, 0),
+            BlockMemory::Pool(buf, _) if words <= buf.capacity() / WORD => {
                 let used = buf.len();
                 buf.resize(words * WORD);
                 buf.bytes_mut()[used..].fill(0);
             }
-            Owner::Pool(..) | Owner::File(_) => return false,
+            BlockMemory::Pool(..) | BlockMemory::File(_) => return false,
         }
         self.look()
     }
@@ -250,7 +252,7 @@ impl Block {
     /// heap.
     #[must_use]
     pub fn another(&self, bytes: usize) -> Self {
-        if let Owner::Pool(_, Some(pool)) = &self.owner
+        if let BlockMemory::Pool(_, Some(pool)) = &self.owner
             && let Ok(mut block) = Self::in_pool(pool, bytes.next_multiple_of(WORD))
             && block.extend(bytes)
         {
@@ -261,7 +263,7 @@ impl Block {
 
     /// Takes larger buffers from `pool`, if it is a buffer.
     pub fn grow_in(&mut self, pool: &Pool) {
-        if let Owner::Pool(_, from) = &mut self.owner {
+        if let BlockMemory::Pool(_, from) = &mut self.owner {
             *from = Some(pool.clone());
         }
     }
@@ -270,14 +272,14 @@ impl Block {
     #[must_use]
     pub fn buf(&self) -> Option<&Buf> {
         match &self.owner {
-            Owner::Pool(buf, _) => Some(buf),
+            BlockMemory::Pool(buf, _) => Some(buf),
             _ => None,
         }
     }
 
     /// The memory as what it is.
     #[must_use]
-    pub fn into_owner(self) -> Owner {
+    pub fn into_owner(self) -> BlockMemory {
         self.owner
     }
 
@@ -285,9 +287,9 @@ impl Block {
     fn look(&mut self) -> bool {
         // Pointers, not references: what the owner reads meanwhile must not end them.
         let (start, words) = match &mut self.owner {
-            Owner::Heap(words) => (NonNull::new(words.as_mut_ptr()), words.len()),
-            Owner::Pool(buf, _) => (Some(buf.slot().start.cast()), buf.len() / WORD),
-            Owner::File(file) => (Some(file.base.cast()), file.len / WORD),
+            BlockMemory::Heap(words) => (NonNull::new(words.as_mut_ptr()), words.len()),
+            BlockMemory::Pool(buf, _) => (Some(buf.slot().start.cast()), buf.len() / WORD),
+            BlockMemory::File(file) => (Some(file.base.cast()), file.len / WORD),
         };
         let start = start.expect("a vector has an address");
         assert!(words >= self.words, "a block does not become shorter");
@@ -304,9 +306,9 @@ impl Block {
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match &self.owner {
-            Owner::Heap(_) => "of the heap",
-            Owner::Pool(..) => "of a pool",
-            Owner::File(_) => "of a file",
+            BlockMemory::Heap(_) => "of the heap",
+            BlockMemory::Pool(..) => "of a pool",
+            BlockMemory::File(_) => "of a file",
         };
         write!(f, "Block({} words {place})", self.words)
     }
@@ -423,7 +425,7 @@ mod tests {
     fn parts_of_words_are_left_out() {
         let pool = Pool::new(64, 1).unwrap();
         let (head, rest) = pool.take(20).unwrap().split_at(3);
-        assert!(Block::new(Owner::Pool(rest, None)).is_none(), "not aligned");
-        assert_eq!(Block::new(Owner::Pool(head, None)).unwrap().words().len(), 0);
+        assert!(Block::new(BlockMemory::Pool(rest, None)).is_none(), "not aligned");
+        assert_eq!(Block::new(BlockMemory::Pool(head, None)).unwrap().words().len(), 0);
     }
 }

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use thiserror::Error;
-
+use super::error::MemoryError;
 use super::held::Held;
-use super::plain::{Kind, Plain};
+use super::plain::Plain;
 use super::region::Region;
 use super::shared::Shared;
-use super::slot::Slot;
+use super::slot::SlotHandle;
 use super::typed::Typed;
+use crate::rt::GivenBack;
 
 /// A buffer of a [`Pool`](super::Pool), or a part of one, owned by whoever has
 /// this value. Dropping it returns it to its pool, also after the pool's handles
@@ -63,28 +63,28 @@ use super::typed::Typed;
 /// drop(buf);
 /// ```
 pub struct Buf {
-    slot: Slot,
+    slot: SlotHandle,
 }
 
 impl Buf {
     /// The buffer of an exclusive handle: no other handle has its bytes.
     #[inline]
-    pub(super) fn new(slot: Slot) -> Self {
+    pub(super) fn new(slot: SlotHandle) -> Self {
         Self { slot }
     }
 
     #[inline]
-    pub(super) fn slot(&self) -> &Slot {
+    pub(super) fn slot(&self) -> &SlotHandle {
         &self.slot
     }
 
     #[inline]
-    pub(super) fn slot_mut(&mut self) -> &mut Slot {
+    pub(super) fn slot_mut(&mut self) -> &mut SlotHandle {
         &mut self.slot
     }
 
     #[inline]
-    pub(super) fn into_slot(self) -> Slot {
+    pub(super) fn into_slot(self) -> SlotHandle {
         self.slot
     }
 
@@ -177,7 +177,7 @@ impl Buf {
     /// Gives it back if it does not start at a multiple of the element's
     /// alignment, or is not a whole number of elements long.
     #[inline]
-    pub fn typed<T: Plain>(self) -> Result<Typed<T>, CastError> {
+    pub fn typed<T: Plain>(self) -> Result<Typed<T>, GivenBack<Buf, MemoryError>> {
         if self.slot.fits::<T>() {
             return Ok(Typed::new(self));
         }
@@ -209,15 +209,15 @@ impl Buf {
     }
 
     #[cold]
-    fn misfit<T: Plain>(self) -> CastError {
+    fn misfit<T: Plain>(self) -> GivenBack<Buf, MemoryError> {
         let (bytes, element) = (self.len(), size_of::<T>());
-        let reason = if bytes.is_multiple_of(element) {
+        let why = if bytes.is_multiple_of(element) {
             let offset = self.offset_in_region();
-            CastReason::Misaligned { offset, align: align_of::<T>() }
+            MemoryError::Misaligned { offset, align: align_of::<T>() }
         } else {
-            CastReason::Partial { bytes, element }
+            MemoryError::Partial { bytes, element }
         };
-        CastError { reason, buf: self }
+        GivenBack { why, what: self }
     }
 }
 
@@ -241,66 +241,4 @@ impl fmt::Debug for Buf {
             .field("offset", &self.offset_in_region())
             .finish()
     }
-}
-
-/// A buffer that could not be given a type, and why.
-///
-/// ```
-/// # use egret_net::buf::{CastReason, Pool};
-/// let pool = Pool::new(64, 1)?;
-/// let error = pool.take(10)?.typed::<u32>().unwrap_err();
-/// assert_eq!(error.reason, CastReason::Partial { bytes: 10, element: 4 });
-/// let mut buf = error.buf;
-/// buf.resize(12);
-/// assert_eq!(buf.typed::<u32>()?.len(), 3);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Error)]
-#[error("{reason}")]
-pub struct CastError {
-    /// Why it does not fit the type.
-    pub reason: CastReason,
-    /// The buffer, as it was.
-    pub buf: Buf,
-}
-
-/// Why a buffer does not fit a type; see [`CastError`].
-///
-/// ```
-/// # use egret_net::buf::{CastReason, Pool};
-/// let (_head, rest) = Pool::new(64, 1)?.take(36)?.split_at(4);
-/// let reason = rest.typed::<u64>().unwrap_err().reason;
-/// assert!(matches!(reason, CastReason::Misaligned { align: 8, .. }));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CastReason {
-    /// A message of other elements.
-    #[error("elements of {sent} were sent, {asked} were asked for")]
-    OtherType {
-        /// What was sent.
-        sent: Kind,
-        /// What was asked for.
-        asked: Kind,
-    },
-    /// It starts between two places where an element can be.
-    #[error(
-        "the buffer starts at byte {offset} of its region, and the type wants a multiple of \
-         {align}: split at a multiple of the alignment"
-    )]
-    Misaligned {
-        /// Where the buffer starts.
-        offset: usize,
-        /// What the type wants.
-        align: usize,
-    },
-    /// Its end is inside an element.
-    #[error("{bytes} bytes are no whole number of elements of {element} bytes: resize it first")]
-    Partial {
-        /// How long the buffer is.
-        bytes: usize,
-        /// How long an element is.
-        element: usize,
-    },
 }

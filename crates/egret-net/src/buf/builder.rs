@@ -1,12 +1,10 @@
 //! How a pool is cut from its region.
 
-use thiserror::Error;
-
-use super::class::{Core, Layout};
+use super::class::{ClassLayout, PoolCore};
+use super::error::MemoryError;
 use super::free_list::FreeList;
 use super::pool::{Pool, SLOT_ALIGN};
 use super::region::{Region, RegionBuilder};
-use super::region_error::RegionError;
 
 /// What a pool is to be made of; see [`Pool::builder`].
 ///
@@ -92,34 +90,35 @@ impl PoolBuilder {
     /// # Errors
     ///
     /// If the classes make no sense or the memory cannot be had.
-    pub fn build(mut self) -> Result<Pool, PoolError> {
+    pub fn build(mut self) -> Result<Pool, MemoryError> {
         self.classes.sort_unstable();
         self.check()?;
-        let (layouts, bytes) = self.layouts().ok_or(RegionError::TooLarge { bytes: usize::MAX })?;
+        let (layouts, bytes) =
+            self.layouts().ok_or(MemoryError::RegionTooLarge { bytes: usize::MAX })?;
         let region = self.region.of(bytes).map()?;
-        Ok(Pool::from_core(Core::new(region, &layouts)))
+        Ok(Pool::from_core(PoolCore::new(region, &layouts)))
     }
 
-    fn check(&self) -> Result<(), PoolError> {
+    fn check(&self) -> Result<(), MemoryError> {
         if self.classes.is_empty() {
-            return Err(PoolError::NoClass);
+            return Err(MemoryError::NoClass);
         }
         for &(bytes, count) in &self.classes {
             if bytes == 0 || count == 0 {
-                return Err(PoolError::EmptyClass { bytes, count });
+                return Err(MemoryError::EmptyClass { bytes, count });
             }
             if count > COUNT_MAX {
-                return Err(PoolError::TooMany { bytes, count, most: COUNT_MAX });
+                return Err(MemoryError::TooManyBuffers { bytes, count, most: COUNT_MAX });
             }
         }
         match self.classes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(twice) => Err(PoolError::SameClass { bytes: twice[0].0 }),
+            Some(twice) => Err(MemoryError::SameClass { bytes: twice[0].0 }),
             None => Ok(()),
         }
     }
 
     /// One class after the other; `None` if that is more than can be counted.
-    fn layouts(&self) -> Option<(Vec<Layout>, usize)> {
+    fn layouts(&self) -> Option<(Vec<ClassLayout>, usize)> {
         let mut end: usize = 0;
         let mut layouts = Vec::with_capacity(self.classes.len());
         for &(bytes, count) in &self.classes {
@@ -129,53 +128,10 @@ impl PoolBuilder {
             end = offset.checked_add(stride.checked_mul(count)?)?;
             let low_water = self.low_water.unwrap_or(count / 4);
             let count = u32::try_from(count).ok()?;
-            layouts.push(Layout { bytes, stride, offset, count, low_water });
+            layouts.push(ClassLayout { bytes, stride, offset, count, low_water });
         }
         Some((layouts, end))
     }
-}
-
-/// Why a pool could not be built.
-///
-/// ```
-/// use egret_net::buf::{Pool, PoolError};
-///
-/// assert!(matches!(Pool::builder().build(), Err(PoolError::NoClass)));
-/// assert!(matches!(Pool::new(64, 0), Err(PoolError::EmptyClass { .. })));
-/// ```
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum PoolError {
-    /// It was given no class.
-    #[error("a pool needs at least one class of buffers: `.class(bytes_each, count)`")]
-    NoClass,
-    /// A class without buffers, or with buffers without bytes.
-    #[error("a class of {count} buffers of {bytes} bytes: both must be at least 1")]
-    EmptyClass {
-        /// The size of the class.
-        bytes: usize,
-        /// How many buffers it was to have.
-        count: usize,
-    },
-    /// Two classes of the same size: the second would never be used.
-    #[error("two classes of {bytes} bytes: put their buffers into one")]
-    SameClass {
-        /// The size of both.
-        bytes: usize,
-    },
-    /// More buffers than a class can number.
-    #[error("{count} buffers of {bytes} bytes are more than the {most} a class can have")]
-    TooMany {
-        /// The size of the class.
-        bytes: usize,
-        /// How many buffers it was to have.
-        count: usize,
-        /// How many it can have.
-        most: usize,
-    },
-    /// The memory could not be had.
-    #[error(transparent)]
-    Region(#[from] RegionError),
 }
 
 const COUNT_MAX: usize = <FreeList>::COUNT_MAX;

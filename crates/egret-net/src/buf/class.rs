@@ -4,30 +4,30 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::biased::Biased;
+use super::biased::BiasedSlots;
 use super::buffer::Buf;
-use super::counts::{Leaving, depart};
+use super::counts::{ClosingBalance, depart};
 use super::region::Region;
-use super::slot::Slot;
-use super::stats::Counters;
-use super::waiters::Waiters;
-use crate::sync::behind;
+use super::slot::SlotHandle;
+use super::stats::PoolCounters;
+use super::waiters::SlotWaiters;
+use crate::sync::deferred;
 
 /// The inside of a pool. It is freed when the pool's handles are gone *and*
 /// every buffer is home, by whoever notices that last.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct PoolCore {
     pub(super) region: Region,
     /// From the smallest to the largest.
-    pub(super) classes: Box<[Class]>,
-    pub(super) counters: Counters,
+    pub(super) classes: Box<[BufferClass]>,
+    pub(super) counters: PoolCounters,
     /// Where slots go that were [lent](super::visit) to this process.
-    host: Option<Box<dyn Host>>,
-    leaving: Leaving,
+    host: Option<Box<dyn VisitHost>>,
+    leaving: ClosingBalance,
 }
 
 /// Takes the slots of a visit that nobody here has any more.
-pub(crate) trait Host: std::fmt::Debug + Send + Sync {
+pub(crate) trait VisitHost: std::fmt::Debug + Send + Sync {
     /// The last handle to a slot is gone. It must not panic.
     fn dropped(&self, class: u16, number: u32);
 }
@@ -36,15 +36,15 @@ pub(crate) trait Host: std::fmt::Debug + Send + Sync {
 /// line, and what they write is elsewhere.
 #[derive(Debug)]
 #[repr(C, align(128))]
-pub(super) struct Class {
-    pub(super) slots: Biased,
+pub(super) struct BufferClass {
+    pub(super) slots: BiasedSlots,
     base: NonNull<u8>,
     stride: usize,
     pub(super) bytes: usize,
     pub(super) low_water: usize,
     /// Its own owner, so that a wake needs nothing of the pool any more.
-    pub(super) waiters: Arc<Waiters>,
-    core: AtomicPtr<Core>,
+    pub(super) waiters: Arc<SlotWaiters>,
+    core: AtomicPtr<PoolCore>,
     reclaims: Box<[Mutex<Option<Reclaim>>]>,
     index: u16,
 }
@@ -55,13 +55,13 @@ pub(super) struct Reclaim(pub(super) Box<dyn FnOnce(Buf) + Send>);
 impl Reclaim {
     /// Gives the buffer back: at once, or when the thread has given a lock up that the callback may want.
     pub(super) fn run(self, buf: Buf) {
-        behind::run_behind(move || (self.0)(buf));
+        deferred::run(move || (self.0)(buf));
     }
 }
 
 /// Where the slots of a class lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct ClassLayout {
     pub(super) bytes: usize,
     pub(super) stride: usize,
     pub(super) offset: usize,
@@ -69,32 +69,36 @@ pub(super) struct Layout {
     pub(super) low_water: usize,
 }
 
-impl Core {
+impl PoolCore {
     /// Cuts `region` into classes. The caller has seen to it that the layouts
     /// lie in it and do not overlap.
-    pub(super) fn new(region: Region, layouts: &[Layout]) -> NonNull<Self> {
-        Self::build(region, layouts, None, Biased::new)
+    pub(super) fn new(region: Region, layouts: &[ClassLayout]) -> NonNull<Self> {
+        Self::build(region, layouts, None, BiasedSlots::new)
     }
 
     /// As [`new`](Self::new), with all slots away, at another process that has
     /// the pool; those that come go to `host` in the end. It is left, not closed.
-    pub(super) fn visit(region: Region, layouts: &[Layout], host: Box<dyn Host>) -> NonNull<Self> {
-        Self::build(region, layouts, Some(host), Biased::away)
+    pub(super) fn visit(
+        region: Region,
+        layouts: &[ClassLayout],
+        host: Box<dyn VisitHost>,
+    ) -> NonNull<Self> {
+        Self::build(region, layouts, Some(host), BiasedSlots::away)
     }
 
     fn build(
         region: Region,
-        layouts: &[Layout],
-        host: Option<Box<dyn Host>>,
-        slots: fn(u32) -> Biased,
+        layouts: &[ClassLayout],
+        host: Option<Box<dyn VisitHost>>,
+        slots: fn(u32) -> BiasedSlots,
     ) -> NonNull<Self> {
         let base = region.base();
-        let cut = |(index, layout): (usize, &Layout)| {
+        let cut = |(index, layout): (usize, &ClassLayout)| {
             let index = u16::try_from(index).unwrap_or(u16::MAX);
-            Class::new(base, *layout, index, slots(layout.count))
+            BufferClass::new(base, *layout, index, slots(layout.count))
         };
         let classes = layouts.iter().enumerate().map(cut).collect();
-        let (counters, leaving) = (Counters::default(), Leaving::new());
+        let (counters, leaving) = (PoolCounters::default(), ClosingBalance::new());
         let core = Box::new(Self { region, classes, counters, host, leaving });
         let core = NonNull::from(Box::leak(core));
         // SAFETY: just made, and not freed before it is closed.
@@ -161,9 +165,9 @@ impl Core {
     }
 }
 
-impl Class {
-    fn new(region: NonNull<u8>, layout: Layout, index: u16, slots: Biased) -> Self {
-        // SAFETY: the layout lies in the region, as the caller of `Core::new`
+impl BufferClass {
+    fn new(region: NonNull<u8>, layout: ClassLayout, index: u16, slots: BiasedSlots) -> Self {
+        // SAFETY: the layout lies in the region, as the caller of `PoolCore::new`
         // has seen to.
         let base = unsafe { region.add(layout.offset) };
         Self {
@@ -172,7 +176,7 @@ impl Class {
             stride: layout.stride,
             bytes: layout.bytes,
             low_water: layout.low_water,
-            waiters: Arc::new(Waiters::new()),
+            waiters: Arc::new(SlotWaiters::new()),
             core: AtomicPtr::new(std::ptr::null_mut()),
             reclaims: (0..layout.count).map(|_| Mutex::new(None)).collect(),
             index,
@@ -181,17 +185,17 @@ impl Class {
 
     /// Takes a buffer of `len` bytes, at most [`bytes`](Self::bytes).
     #[inline]
-    pub(super) fn take(&self, len: usize) -> Option<Slot> {
+    pub(super) fn take(&self, len: usize) -> Option<SlotHandle> {
         self.slots.take().map(|number| self.slot(number, len))
     }
 
     /// The only handle to a slot that was just taken off the list.
     #[inline]
-    pub(super) fn slot(&self, number: u32, len: usize) -> Slot {
+    pub(super) fn slot(&self, number: u32, len: usize) -> SlotHandle {
         debug_assert!(len <= self.bytes, "the class was chosen to fit");
         // SAFETY: the list numbers as many slots as the layout has.
         let start = unsafe { self.base.add(number as usize * self.stride) };
-        Slot { class: NonNull::from(self), start, len, capacity: self.bytes, number }
+        SlotHandle { class: NonNull::from(self), start, len, capacity: self.bytes, number }
     }
 
     /// Gives a slot back.
@@ -205,7 +209,7 @@ impl Class {
         // SAFETY: the pool lives while one of its slots is out.
         let slots = NonNull::from(unsafe { &(*class.as_ptr()).slots });
         // SAFETY: the caller holds the slot.
-        let given = unsafe { Biased::give(slots, number) };
+        let given = unsafe { BiasedSlots::give(slots, number) };
         if given.is_err() {
             // SAFETY: as the caller promised; the slot was not given.
             unsafe { Self::give_flagged(class, number) };
@@ -221,14 +225,14 @@ impl Class {
         if let Some(host) = unsafe { &(*core.as_ptr()).host } {
             depart(this.handles(number), || host.dropped(this.index, number));
             // SAFETY: this slot's last handle says so once.
-            return unsafe { Core::came_home(core) };
+            return unsafe { PoolCore::came_home(core) };
         }
         // SAFETY: called before the slot is back; the pool lives until then.
         let queue = move || Arc::clone(unsafe { &(*class.as_ptr()).waiters });
         // SAFETY: the caller holds the slot.
-        if unsafe { Waiters::give(queue, list, number) } {
+        if unsafe { SlotWaiters::give(queue, list, number) } {
             // SAFETY: this slot's last handle says so once.
-            unsafe { Core::came_home(core) };
+            unsafe { PoolCore::came_home(core) };
         }
     }
 
@@ -244,11 +248,11 @@ impl Class {
     }
 
     /// Where its slots lie, seen from the start of the region.
-    pub(super) fn layout(&self, region: &Region) -> Layout {
+    pub(super) fn layout(&self, region: &Region) -> ClassLayout {
         let offset = self.base.as_ptr().addr() - region.base().as_ptr().addr();
         let count = u32::try_from(self.slots.list().count()).expect("it was made from one");
         let (bytes, stride, low_water) = (self.bytes, self.stride, self.low_water);
-        Layout { bytes, stride, offset, count, low_water }
+        ClassLayout { bytes, stride, offset, count, low_water }
     }
 
     /// Whether received data should rather be copied than stay.
@@ -257,7 +261,7 @@ impl Class {
     }
 
     /// The pool it belongs to.
-    pub(super) fn core(&self) -> NonNull<Core> {
+    pub(super) fn core(&self) -> NonNull<PoolCore> {
         NonNull::new(self.core.load(Ordering::Relaxed)).expect("set before the pool is handed out")
     }
 
@@ -270,9 +274,9 @@ impl Class {
 
 // SAFETY: the pointer to the region's memory is only ever handed out slot by
 // slot, each to one holder at a time; the free list keeps that.
-unsafe impl Send for Class {}
+unsafe impl Send for BufferClass {}
 // SAFETY: as for `Send`; everything that changes is atomic or behind a lock.
-unsafe impl Sync for Class {}
+unsafe impl Sync for BufferClass {}
 
 impl std::fmt::Debug for Reclaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -93,11 +93,11 @@ pub(crate) const RECLAIMED: u64 = 1 << 63;
 /// come home. Until it has added the total the balance is below zero (modulo
 /// 2^64), so it reaches zero exactly once: when the last one is accounted for.
 #[derive(Debug)]
-pub(crate) struct Leaving<A: Atomics = StdAtomics> {
+pub(crate) struct ClosingBalance<A: Atomics = StdAtomics> {
     balance: A::Word,
 }
 
-impl<A: Atomics> Leaving<A> {
+impl<A: Atomics> ClosingBalance<A> {
     pub(crate) fn new() -> Self {
         Self { balance: A::Word::new(0) }
     }

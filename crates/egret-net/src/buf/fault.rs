@@ -1,4 +1,6 @@
 //! Faults that tests plant here; see [`crate::fault`].
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 #[cfg(test)]
 pub(crate) use crate::fault::caught;
@@ -27,21 +29,21 @@ pub(crate) enum Fault {
     CountNotRestored,
     /// A split makes a second handle that is not counted.
     SplitForgotten,
-    /// The owner of a stash looks whether it still is before it says it is busy.
+    /// The owner of a cache looks whether it still is before it says it is busy.
     CheckBeforeBusy,
-    /// The owner of a stash says it is busy and looks without a fence between.
+    /// The owner of a cache says it is busy and looks without a fence between.
     NoLightFence,
-    /// The owner of a stash says it is done without releasing what it did.
+    /// The owner of a cache says it is done without releasing what it did.
     BusyRelaxed,
     /// A revoker does not wait for an owner that is busy.
     RevokeUnawaited,
     /// A revoker says that it is done before it is, and another believes it.
     RevokedEarly,
-    /// A revoker leaves in the stash what is there.
-    StashForgotten,
-    /// A waiter sleeps while another thread may have a stash.
+    /// A revoker leaves in the cache what is there.
+    CacheForgotten,
+    /// A waiter sleeps while another thread may have a cache.
     SleepUnrevoked,
-    /// The closer counts without looking for a stash.
+    /// The closer counts without looking for a cache.
     CloseUnrevoked,
     /// A join forgets a handle that stays counted.
     JoinForgotten,

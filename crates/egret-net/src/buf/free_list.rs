@@ -1,5 +1,5 @@
 //! The free slots of one size class, as a lock-free stack; all of them, or all
-//! but those in a thread's [stash](super::biased).
+//! but those in a thread's [cache](super::biased).
 //!
 //! # The head
 //!
@@ -46,7 +46,7 @@ use crate::atomics::{Atomics, StdAtomics, Word};
 #[derive(Debug)]
 pub(crate) struct FreeList<A: Atomics = StdAtomics> {
     stack: Box<Stack<A>>,
-    /// Apart from the links: a thread with a stash reads the counts of its
+    /// Apart from the links: a thread with a cache reads the counts of its
     /// slots and need not wait for those who write the links of others.
     handles: Box<[A::Word]>,
 }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::plain::Plain;
-use super::slot::Slot;
+use super::slot::SlotHandle;
 use super::typed::Typed;
 
 /// Data kept for as long as one likes, in its buffer while the pool can spare
@@ -31,37 +31,37 @@ use super::typed::Typed;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Held<T: Plain> {
-    place: Place<T>,
+    place: HeldStorage<T>,
 }
 
-enum Place<T: Plain> {
+enum HeldStorage<T: Plain> {
     Resident(Typed<T>),
     Copied(Box<[T]>),
 }
 
 impl<T: Plain> Held<T> {
     pub(super) fn new(data: Typed<T>) -> Self {
-        let slot: &Slot = data.buf().slot();
+        let slot: &SlotHandle = data.buf().slot();
         let counters = &slot.core().counters;
         if slot.class().is_low() {
             counters.held_copied.fetch_add(1, Relaxed);
-            return Self { place: Place::Copied(data.as_ref().into()) };
+            return Self { place: HeldStorage::Copied(data.as_ref().into()) };
         }
         counters.held_resident.fetch_add(1, Relaxed);
-        Self { place: Place::Resident(data) }
+        Self { place: HeldStorage::Resident(data) }
     }
 
     /// Whether it is still in its buffer.
     #[must_use]
     pub fn is_resident(&self) -> bool {
-        matches!(self.place, Place::Resident(_))
+        matches!(self.place, HeldStorage::Resident(_))
     }
 
     /// Copies it to the heap and returns its buffer, if it is still there.
     pub fn evacuate(&mut self) {
-        if let Place::Resident(data) = &self.place {
+        if let HeldStorage::Resident(data) = &self.place {
             data.buf().slot().core().counters.evacuated.fetch_add(1, Relaxed);
-            self.place = Place::Copied(data.as_ref().into());
+            self.place = HeldStorage::Copied(data.as_ref().into());
         }
     }
 
@@ -69,8 +69,8 @@ impl<T: Plain> Held<T> {
     #[must_use]
     pub fn into_vec(self) -> Vec<T> {
         match self.place {
-            Place::Resident(data) => data.to_vec(),
-            Place::Copied(data) => data.into_vec(),
+            HeldStorage::Resident(data) => data.to_vec(),
+            HeldStorage::Copied(data) => data.into_vec(),
         }
     }
 }
@@ -80,8 +80,8 @@ impl<T: Plain> Deref for Held<T> {
 
     fn deref(&self) -> &[T] {
         match &self.place {
-            Place::Resident(data) => data,
-            Place::Copied(data) => data,
+            HeldStorage::Resident(data) => data,
+            HeldStorage::Copied(data) => data,
         }
     }
 }
@@ -89,8 +89,8 @@ impl<T: Plain> Deref for Held<T> {
 impl<T: Plain> DerefMut for Held<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.place {
-            Place::Resident(data) => data,
-            Place::Copied(data) => data,
+            HeldStorage::Resident(data) => data,
+            HeldStorage::Copied(data) => data,
         }
     }
 }

@@ -18,14 +18,14 @@ use super::mapping;
 /// A forked child has them too: a mapping that is wiped there would be a secret that everybody
 /// knows. What is executed afterwards has nothing.
 #[derive(Clone)]
-pub(crate) struct Hidden<const N: usize>(Arc<Kept<N>>);
+pub(crate) struct Hidden<const N: usize>(Arc<HiddenMemory<N>>);
 
 impl<const N: usize> Hidden<N> {
     /// Takes `bytes` out of sight. What the caller has them from is its own to wipe.
     #[must_use]
     pub(crate) fn new(mut bytes: [u8; N]) -> Self {
         const { assert!(0 < N && N <= PAGE, "from one byte to a page") };
-        let mut kept = Kept::<N>::new();
+        let mut kept = HiddenMemory::<N>::new();
         kept.bytes_mut().copy_from_slice(&bytes);
         bytes.zeroize();
         Self(Arc::new(kept))
@@ -47,12 +47,12 @@ impl<const N: usize> fmt::Debug for Hidden<N> {
 }
 
 /// Where the bytes are.
-enum Kept<const N: usize> {
+enum HiddenMemory<const N: usize> {
     Apart(MappedFile),
     Heap(Box<[u8; N]>),
 }
 
-impl<const N: usize> Kept<N> {
+impl<const N: usize> HiddenMemory<N> {
     /// Zeros.
     fn new() -> Self {
         match MappedFile::anonymous(N) {
@@ -81,7 +81,7 @@ impl<const N: usize> Kept<N> {
     }
 }
 
-impl<const N: usize> Drop for Kept<N> {
+impl<const N: usize> Drop for HiddenMemory<N> {
     fn drop(&mut self) {
         self.bytes_mut().zeroize();
         #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn without_a_mapping_they_are_on_the_heap_and_wiped_too() {
-        let mut kept = Kept::<4>::Heap(Box::new([0; 4]));
+        let mut kept = HiddenMemory::<4>::Heap(Box::new([0; 4]));
         kept.bytes_mut().copy_from_slice(b"hush");
         assert_eq!(kept.bytes(), b"hush");
         WIPED.set(false);

@@ -10,7 +10,7 @@ use super::buffer::Buf;
 use super::fault::{Fault, planted};
 use super::plan::CLASSES_MAX;
 use super::region::Region;
-use super::slot::Slot;
+use super::slot::SlotHandle;
 
 /// A slot of a cooperating pool whose bytes are a peer's for now.
 ///
@@ -18,12 +18,12 @@ use super::slot::Slot;
 /// One that is dropped stays out for ever: whoever knows that the peer has let go
 /// says so, by [`home`](Self::home) or [`back`](Self::back).
 #[must_use = "a slot that is not called back stays out for ever"]
-pub(crate) struct Lent(ManuallyDrop<Slot>);
+pub(crate) struct LentBuf(ManuallyDrop<SlotHandle>);
 
 /// Why a buffer was not handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(crate) enum NotLent {
+pub(crate) enum LendError {
     /// Its memory is not for cooperating peers.
     #[error("the buffer's pool was not built `cooperating`")]
     Private,
@@ -49,31 +49,31 @@ pub(crate) enum NotLent {
 
 impl Buf {
     /// Makes it a peer's, to which the caller tells its place. Nobody is told
-    /// here, so it can be called [back](Lent::back) until then.
-    pub(crate) fn lend(self) -> Result<Lent, (Self, NotLent)> {
+    /// here, so it can be called [back](LentBuf::back) until then.
+    pub(crate) fn lend(self) -> Result<LentBuf, (Self, LendError)> {
         match self.why_not() {
             Some(why) => Err((self, why)),
-            None => Ok(Lent(ManuallyDrop::new(self.into_slot()))),
+            None => Ok(LentBuf(ManuallyDrop::new(self.into_slot()))),
         }
     }
 
-    fn why_not(&self) -> Option<NotLent> {
+    fn why_not(&self) -> Option<LendError> {
         let (slot, core) = (self.slot(), self.slot().core());
         if core.is_visit() {
-            Some(NotLent::Visiting)
+            Some(LendError::Visiting)
         } else if core.region.cooperating_fd().is_none() {
-            Some(NotLent::Private)
+            Some(LendError::Private)
         } else if !slot.is_whole() && !planted(Fault::LendParts) {
-            Some(NotLent::Part)
+            Some(LendError::Part)
         } else if core.classes.len() > CLASSES_MAX {
-            Some(NotLent::Classes)
+            Some(LendError::Classes)
         } else {
             None
         }
     }
 }
 
-impl Lent {
+impl LentBuf {
     /// Its class, and its number there.
     pub(crate) fn place(&self) -> (u16, u32) {
         (self.0.class().index(), self.0.number)
@@ -115,12 +115,12 @@ impl Lent {
         Buf::new(slot)
     }
 
-    fn into_slot(self) -> Slot {
+    fn into_slot(self) -> SlotHandle {
         ManuallyDrop::into_inner(self.0)
     }
 }
 
-impl fmt::Debug for Lent {
+impl fmt::Debug for LentBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (class, number) = self.place();
         f.debug_struct("Lent").field("class", &class).field("number", &number).finish()

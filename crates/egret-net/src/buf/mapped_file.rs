@@ -7,8 +7,8 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
-use super::mapping::Kind;
-use super::region_error::RegionError;
+use super::error::MemoryError;
+use super::mapping::MappingKind;
 
 /// A file that is mapped into memory, privately: what is written to it stays in this process.
 pub struct MappedFile {
@@ -44,8 +44,8 @@ impl MappedFile {
     }
 
     /// The same without a file: whole pages of zeros, at least `bytes`.
-    pub(super) fn anonymous(bytes: usize) -> Result<Self, RegionError> {
-        let (base, len, _) = Kind::default().map(bytes)?;
+    pub(super) fn anonymous(bytes: usize) -> Result<Self, MemoryError> {
+        let (base, len, _) = MappingKind::default().map(bytes)?;
         Ok(Self { base, len })
     }
 }

@@ -8,12 +8,12 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
+use super::error::{AdoptError, MemoryError};
 use super::fault::{Fault, planted};
-use super::region_error::{AdoptError, RegionError};
 
 /// What pages a region is made of.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Kind {
+pub(super) struct MappingKind {
     pub(super) huge: bool,
     pub(super) sharing: Sharing,
 }
@@ -31,9 +31,9 @@ pub(super) enum Sharing {
 
 type Mapped = (NonNull<u8>, usize, Option<OwnedFd>);
 
-impl Kind {
+impl MappingKind {
     /// Maps at least `bytes` bytes: where, how many, and the file behind them.
-    pub(super) fn map(self, bytes: usize) -> Result<Mapped, RegionError> {
+    pub(super) fn map(self, bytes: usize) -> Result<Mapped, MemoryError> {
         let len = self.round_up(bytes)?;
         let (base, fd) = if self.sharing == Sharing::Nobody {
             (self.map_anonymous(len)?, None)
@@ -51,15 +51,15 @@ impl Kind {
         if self.huge { HUGE_PAGE } else { rustix::param::page_size() }
     }
 
-    fn round_up(self, bytes: usize) -> Result<usize, RegionError> {
+    fn round_up(self, bytes: usize) -> Result<usize, MemoryError> {
         if bytes == 0 {
-            return Err(RegionError::Empty);
+            return Err(MemoryError::EmptyRegion);
         }
         let len = bytes.checked_next_multiple_of(self.page());
-        len.filter(|&len| isize::try_from(len).is_ok()).ok_or(RegionError::TooLarge { bytes })
+        len.filter(|&len| isize::try_from(len).is_ok()).ok_or(MemoryError::RegionTooLarge { bytes })
     }
 
-    fn file(self, len: usize) -> Result<OwnedFd, RegionError> {
+    fn file(self, len: usize) -> Result<OwnedFd, MemoryError> {
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         if self.huge {
             flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
@@ -72,7 +72,7 @@ impl Kind {
         Ok(fd)
     }
 
-    fn map_file(self, fd: &OwnedFd, len: usize) -> Result<*mut u8, RegionError> {
+    fn map_file(self, fd: &OwnedFd, len: usize) -> Result<*mut u8, MemoryError> {
         // SAFETY: a new mapping at an address the kernel picks; nothing else
         // lives there. The file is ours and sealed, so it cannot shrink.
         let base = unsafe { mm::mmap(null_mut(), len, READ_WRITE, MapFlags::SHARED, fd, 0) };
@@ -83,7 +83,7 @@ impl Kind {
     /// unless it is for other writers too: whoever gets the descriptor, also
     /// inside this process, can only read. A forked child has no mapping in any
     /// case. Unmaps it if that is refused.
-    fn seal(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), RegionError> {
+    fn seal(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), MemoryError> {
         let seals = match self.sharing {
             Sharing::Writers => SealFlags::SEAL,
             Sharing::Nobody | Sharing::Readers => SealFlags::FUTURE_WRITE | SealFlags::SEAL,
@@ -96,7 +96,7 @@ impl Kind {
         })
     }
 
-    fn map_anonymous(self, len: usize) -> Result<*mut u8, RegionError> {
+    fn map_anonymous(self, len: usize) -> Result<*mut u8, MemoryError> {
         let mut flags = MapFlags::PRIVATE;
         if self.huge {
             flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
@@ -107,14 +107,16 @@ impl Kind {
         base.map(<*mut _>::cast).map_err(|errno| self.refused("mmap", errno, len))
     }
 
-    fn refused(self, call: &'static str, errno: Errno, len: usize) -> RegionError {
+    fn refused(self, call: &'static str, errno: Errno, len: usize) -> MemoryError {
         match errno {
-            Errno::NOMEM if self.huge => RegionError::HugePages {
+            Errno::NOMEM if self.huge => MemoryError::HugePages {
                 needed: len / HUGE_PAGE,
                 free: huge_pages_free().unwrap_or(0),
             },
-            Errno::NOMEM | Errno::OVERFLOW | Errno::FBIG => RegionError::TooLarge { bytes: len },
-            errno => RegionError::System { call, source: errno.into() },
+            Errno::NOMEM | Errno::OVERFLOW | Errno::FBIG => {
+                MemoryError::RegionTooLarge { bytes: len }
+            }
+            errno => MemoryError::System { call, source: errno.into() },
         }
     }
 }
@@ -160,15 +162,15 @@ pub(super) fn keep_from_dumps(base: NonNull<u8>, len: usize) {
 }
 
 /// Locks pages into physical memory.
-pub(super) fn lock(base: NonNull<u8>, len: usize) -> Result<(), RegionError> {
+pub(super) fn lock(base: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
     // SAFETY: the pages are mapped, as the caller's region keeps them; locking
     // changes nothing a program can see.
     let locked = unsafe { mm::mlock(base.as_ptr().cast(), len) };
     locked.map_err(|errno| match errno {
         Errno::NOMEM | Errno::PERM | Errno::AGAIN => {
-            RegionError::LockLimit { bytes: len, limit: getrlimit(Resource::Memlock).current }
+            MemoryError::LockLimit { bytes: len, limit: getrlimit(Resource::Memlock).current }
         }
-        errno => RegionError::System { call: "mlock", source: errno.into() },
+        errno => MemoryError::System { call: "mlock", source: errno.into() },
     })
 }
 

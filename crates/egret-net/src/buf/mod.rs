@@ -22,14 +22,14 @@
 //!
 //! # Costs
 //!
-//! The first thread that takes from a class has a stash of free slots of it and takes and
+//! The first thread that takes from a class has a cache of free slots of it and takes and
 //! returns there without an atomic operation but plain loads and stores: 80 instructions for
 //! the two together. Other threads use the class's list, with one compare-and-swap for each; so
 //! do all from the moment on at which one of them finds the list empty or has to wait.
 //!
-//! No reference count of the pool, no lock, no counter, and no system call unless the stash is
+//! No reference count of the pool, no lock, no counter, and no system call unless the cache is
 //! revoked, once, or a thread sleeps in [`wait_take`](Pool::wait_take). The bytes of the buffer
-//! are not touched at all. `docs/buffers.md` has what was measured.
+//! are not touched at all. `docs/design/buffers.md` has what was measured.
 
 mod biased;
 mod block;
@@ -37,7 +37,9 @@ mod buffer;
 mod builder;
 mod class;
 mod counts;
+mod error;
 mod fault;
+#[doc(hidden)]
 pub mod flat;
 mod free_list;
 mod held;
@@ -50,10 +52,9 @@ mod plan;
 mod pool;
 mod reference;
 mod region;
-mod region_error;
 mod shared;
 mod slot;
-mod stash;
+mod slot_cache;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -61,30 +62,30 @@ mod typed;
 mod visit;
 mod waiters;
 
-pub use block::{Block, Owner};
-pub use buffer::{Buf, CastError, CastReason};
-pub use builder::{PoolBuilder, PoolError};
-pub(crate) use class::Host;
+pub use block::{Block, BlockMemory};
+pub use buffer::Buf;
+pub use builder::PoolBuilder;
+pub(crate) use class::VisitHost;
 #[cfg(test)]
 pub(crate) use counts::{arrive, depart, let_go};
 pub use egret_derive::Plain;
+pub(crate) use error::AdoptError;
+pub use error::MemoryError;
 #[cfg(test)]
 pub(crate) use fault::{Fault as BufFault, caught as buf_caught};
 pub use flat::Flat;
 pub use held::Held;
 pub(crate) use hidden::Hidden;
-pub(crate) use lent::{Lent, NotLent};
+pub(crate) use lent::{LendError, LentBuf};
 pub use mapped_file::MappedFile;
 pub use plain::{FINGERPRINT_SEED, Kind, Plain, fingerprint};
-pub(crate) use plan::{Plan, PlanError};
-pub use pool::{Pool, TakeError};
+pub(crate) use plan::{PlanError, PoolPlan};
+pub use pool::Pool;
 pub use reference::{IsA, Ref};
 pub use region::{Pinned, Region, RegionBuilder};
-pub(crate) use region_error::AdoptError;
-pub use region_error::RegionError;
 pub use shared::Shared;
 pub use stats::PoolStats;
 pub use typed::Typed;
 #[cfg(test)]
 pub(crate) use visit::is_here;
-pub(crate) use visit::{NotHere, Visit};
+pub(crate) use visit::{PoolVisit, VisitError};

@@ -223,6 +223,7 @@ impl fmt::Display for Kind {
 ///
 /// A fingerprint catches mistakes, not malice, so a simple hash that a `const`
 /// can compute is the right one.
+#[doc(hidden)]
 #[must_use]
 pub const fn fingerprint(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut i = 0;
@@ -234,6 +235,7 @@ pub const fn fingerprint(mut hash: u64, bytes: &[u8]) -> u64 {
 }
 
 /// Where [`fingerprint`] starts.
+#[doc(hidden)]
 pub const FINGERPRINT_SEED: u64 = 0xcbf2_9ce4_8422_2325;
 
 macro_rules! primitives {

@@ -3,14 +3,14 @@
 use thiserror::Error;
 
 use super::buffer::Buf;
-use super::class::Layout;
+use super::class::ClassLayout;
 use super::fault::{Fault, planted};
 use super::free_list::FreeList;
 use super::pool::SLOT_ALIGN;
 
 /// The classes of a pool, as its home tells them and a visitor checks them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Plan(Vec<Layout>);
+pub(crate) struct PoolPlan(Vec<ClassLayout>);
 
 /// Why a plan is none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -24,7 +24,7 @@ pub(crate) enum PlanError {
     Class { class: usize, why: &'static str },
 }
 
-impl Plan {
+impl PoolPlan {
     /// How the pool of `buf` is cut. `None` if that is more than can be told.
     pub(crate) fn of(buf: &Buf) -> Option<Self> {
         let core = buf.slot().core();
@@ -34,8 +34,8 @@ impl Plan {
 
     /// For the wire: the bytes, the stride, the offset and the count of each class.
     pub(crate) fn words(&self) -> Vec<u64> {
-        let words = |layout: &Layout| {
-            let Layout { bytes, stride, offset, count, .. } = *layout;
+        let words = |layout: &ClassLayout| {
+            let ClassLayout { bytes, stride, offset, count, .. } = *layout;
             [bytes as u64, stride as u64, offset as u64, u64::from(count)]
         };
         self.0.iter().flat_map(words).collect()
@@ -47,7 +47,7 @@ impl Plan {
         if classes.is_empty() || classes.len() > CLASSES_MAX || !rest.is_empty() {
             return Err(PlanError::Words { words: words.len() });
         }
-        let mut layouts: Vec<Layout> = Vec::with_capacity(classes.len());
+        let mut layouts: Vec<ClassLayout> = Vec::with_capacity(classes.len());
         for (class, words) in classes.iter().enumerate() {
             let before = layouts.last().map_or((0, 0), |last| (last.bytes, end(last)));
             let layout = check(*words, before, len);
@@ -56,7 +56,7 @@ impl Plan {
         Ok(Self(layouts))
     }
 
-    pub(super) fn layouts(&self) -> &[Layout] {
+    pub(super) fn layouts(&self) -> &[ClassLayout] {
         &self.0
     }
 }
@@ -66,12 +66,12 @@ fn check(
     [bytes, stride, offset, count]: [u64; WORDS],
     (bytes_before, end_before): (usize, usize),
     len: usize,
-) -> Result<Layout, &'static str> {
+) -> Result<ClassLayout, &'static str> {
     let size = |word| usize::try_from(word).map_err(|_| "a number that is too large");
     let (bytes, stride, offset) = (size(bytes)?, size(stride)?, size(offset)?);
     let count = u32::try_from(count).ok().filter(|count| *count as usize <= COUNT_MAX);
     let count = count.ok_or("more slots than a class can have")?;
-    let layout = Layout { bytes, stride, offset, count, low_water: 0 };
+    let layout = ClassLayout { bytes, stride, offset, count, low_water: 0 };
     if planted(Fault::PlanUnchecked) {
         return Ok(layout);
     }
@@ -89,7 +89,7 @@ fn check(
     all.filter(|end| *end <= len).map(|_| layout).ok_or("it does not lie in the region")
 }
 
-fn end(layout: &Layout) -> usize {
+fn end(layout: &ClassLayout) -> usize {
     layout.offset + layout.stride * layout.count as usize
 }
 

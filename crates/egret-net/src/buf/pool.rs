@@ -4,13 +4,11 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-
-use thiserror::Error;
 
 use super::buffer::Buf;
-use super::builder::{PoolBuilder, PoolError};
-use super::class::{Class, Core};
+use super::builder::PoolBuilder;
+use super::class::{BufferClass, PoolCore};
+use super::error::MemoryError;
 use super::plain::Plain;
 use super::region::Region;
 use super::stats::PoolStats;
@@ -30,33 +28,33 @@ use crate::rt::{self, Deadline};
 /// when the last handle is dropped and the last buffer is home.
 ///
 /// ```
-/// use egret_net::buf::{Pool, TakeError};
+/// use egret_net::buf::{Pool, MemoryError};
 ///
 /// let pool = Pool::builder().class(256, 64).class(65536, 8).build()?;
 /// let small = pool.take(100)?;
 /// let large = pool.take(257)?;
 /// assert_eq!((small.capacity(), large.capacity()), (256, 65536));
 /// assert_eq!((pool.available(256), pool.available(65536)), (63, 7));
-/// assert!(matches!(pool.take(65537), Err(TakeError::TooLarge { .. })));
+/// assert!(matches!(pool.take(65537), Err(MemoryError::NoLargeClass { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    core: NonNull<Core>,
+    core: NonNull<PoolCore>,
     /// Closes the pool with the last handle; a take does not touch it.
     closer: Arc<Closer>,
 }
 
 #[derive(Debug)]
-struct Closer(NonNull<Core>);
+struct Closer(NonNull<PoolCore>);
 
 impl Pool {
     /// A pool of `count` buffers of `bytes_each`.
     ///
     /// # Errors
     ///
-    /// If the memory cannot be had; see [`PoolError`].
-    pub fn new(bytes_each: usize, count: usize) -> Result<Self, PoolError> {
+    /// If the memory cannot be had; see [`MemoryError`].
+    pub fn new(bytes_each: usize, count: usize) -> Result<Self, MemoryError> {
         Self::builder().class(bytes_each, count).build()
     }
 
@@ -65,7 +63,7 @@ impl Pool {
         PoolBuilder::default()
     }
 
-    pub(super) fn from_core(core: NonNull<Core>) -> Self {
+    pub(super) fn from_core(core: NonNull<PoolCore>) -> Self {
         Self { core, closer: Arc::new(Closer(core)) }
     }
 
@@ -73,11 +71,11 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`TakeError::Exhausted`] if all buffers of the class that fits are out:
-    /// the normal course of things in a busy pool. [`TakeError::TooLarge`] if
+    /// [`MemoryError::Exhausted`] if all buffers of the class that fits are out:
+    /// the normal course of things in a busy pool. [`MemoryError::NoLargeClass`] if
     /// no class fits.
     #[inline]
-    pub fn take(&self, len: usize) -> Result<Buf, TakeError> {
+    pub fn take(&self, len: usize) -> Result<Buf, MemoryError> {
         let class = self.class(len).ok_or_else(|| self.too_large(len))?;
         match class.take(len) {
             Some(slot) => Ok(Buf::new(slot)),
@@ -91,10 +89,10 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`TakeError::TimedOut`] if there was none by the deadline (`UntilDead`
+    /// [`MemoryError::TimedOut`] if there was none by the deadline (`UntilDead`
     /// never ends, for the one waited for is this process itself), or
-    /// [`TakeError::TooLarge`].
-    pub fn wait_take(&self, len: usize, deadline: impl Into<Deadline>) -> Result<Buf, TakeError> {
+    /// [`MemoryError::NoLargeClass`].
+    pub fn wait_take(&self, len: usize, deadline: impl Into<Deadline>) -> Result<Buf, MemoryError> {
         let deadline = deadline.into();
         let class = self.class(len).ok_or_else(|| self.too_large(len))?;
         match class.take(len) {
@@ -116,7 +114,7 @@ impl Pool {
     /// assert_eq!(row.iter().sum::<f64>(), 768.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn take_typed<T: Plain>(&self, count: usize) -> Result<Typed<T>, TakeError> {
+    pub fn take_typed<T: Plain>(&self, count: usize) -> Result<Typed<T>, MemoryError> {
         const { assert!(align_of::<T>() <= SLOT_ALIGN, "slots are aligned to 64 bytes") };
         const { assert!(size_of::<T>() > 0, "an element of a buffer has at least one byte") };
         // A whole slot is aligned, and the length is whole: it fits.
@@ -156,23 +154,28 @@ impl Pool {
     }
 
     #[inline]
-    fn core(&self) -> &Core {
+    fn core(&self) -> &PoolCore {
         // SAFETY: freed only after the last handle has closed it.
         unsafe { self.core.as_ref() }
     }
 
     #[inline]
-    fn class(&self, len: usize) -> Option<&Class> {
+    fn class(&self, len: usize) -> Option<&BufferClass> {
         self.core().classes.iter().find(|class| class.bytes >= len)
     }
 
     #[cold]
-    fn wait(&self, class: &Class, len: usize, deadline: Deadline) -> Result<Buf, TakeError> {
+    fn wait(
+        &self,
+        class: &BufferClass,
+        len: usize,
+        deadline: Deadline,
+    ) -> Result<Buf, MemoryError> {
         self.core().counters.exhausted.fetch_add(1, Relaxed);
         let (begun, until) = (rt::now(), deadline.until());
         let number = class.waiters.wait_take(&class.slots, until);
         let buf = number.map(|number| Buf::new(class.slot(number, len)));
-        buf.ok_or_else(|| TakeError::TimedOut {
+        buf.ok_or_else(|| MemoryError::TimedOut {
             class: class.bytes,
             count: class.slots.list().count(),
             waited: rt::now() - begun,
@@ -180,14 +183,14 @@ impl Pool {
     }
 
     #[cold]
-    fn exhausted(&self, class: &Class) -> TakeError {
+    fn exhausted(&self, class: &BufferClass) -> MemoryError {
         self.core().counters.exhausted.fetch_add(1, Relaxed);
-        TakeError::Exhausted { class: class.bytes, count: class.slots.list().count() }
+        MemoryError::Exhausted { class: class.bytes, count: class.slots.list().count() }
     }
 
     #[cold]
-    fn too_large(&self, asked: usize) -> TakeError {
-        TakeError::TooLarge { asked, largest: self.largest() }
+    fn too_large(&self, asked: usize) -> MemoryError {
+        MemoryError::NoLargeClass { asked, largest: self.largest() }
     }
 }
 
@@ -203,64 +206,21 @@ unsafe impl Sync for Closer {}
 impl Drop for Closer {
     fn drop(&mut self) {
         // SAFETY: all handles share this one, so it runs once, after the last.
-        unsafe { Core::close(self.0) };
+        unsafe { PoolCore::close(self.0) };
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |class: &Class| (class.bytes, class.slots.available(), class.slots.list().count());
+        let of = |class: &BufferClass| {
+            (class.bytes, class.slots.available(), class.slots.list().count())
+        };
         let classes: Vec<_> = self.core().classes.iter().map(of).collect();
         f.debug_struct("Pool")
             .field("classes (bytes, available, count)", &classes)
             .field("handles", &Arc::strong_count(&self.closer))
             .finish()
     }
-}
-
-/// Why there is no buffer.
-///
-/// ```
-/// # use egret_net::buf::{Pool, TakeError};
-/// let pool = Pool::new(64, 1)?;
-/// let only = pool.take(1)?;
-/// assert!(matches!(pool.take(1), Err(TakeError::Exhausted { class: 64, count: 1 })));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum TakeError {
-    /// All buffers of the class that fits are out.
-    #[error(
-        "all {count} buffers of {class} bytes are out: return some, or build the pool with more"
-    )]
-    Exhausted {
-        /// The size of the class.
-        class: usize,
-        /// How many buffers the class has.
-        count: usize,
-    },
-    /// No class has buffers that large.
-    #[error("asked for {asked} bytes, and the pool's largest buffers have {largest}")]
-    TooLarge {
-        /// What was asked for.
-        asked: usize,
-        /// The size of the largest class.
-        largest: usize,
-    },
-    /// All buffers of the class that fits stayed out until the deadline.
-    #[error(
-        "waited {waited:?} for one of {count} buffers of {class} bytes and none came back: return \
-         some, or build the pool with more"
-    )]
-    TimedOut {
-        /// The size of the class.
-        class: usize,
-        /// How many buffers the class has.
-        count: usize,
-        /// How long the call waited.
-        waited: Duration,
-    },
 }
 
 /// What every slot is aligned to, at least.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use rustix::mm;
 
-use super::mapping::{self, Kind, Sharing};
-use super::region_error::{AdoptError, RegionError};
+use super::error::{AdoptError, MemoryError};
+use super::mapping::{self, MappingKind, Sharing};
 
 /// A piece of memory, mapped once and unmapped when the last handle to it and
 /// the last buffer in it are gone.
@@ -29,10 +29,10 @@ use super::region_error::{AdoptError, RegionError};
 /// assert!(region.is_pinned());
 /// drop(pinned);
 /// assert!(!region.is_pinned());
-/// # Ok::<(), egret_net::buf::RegionError>(())
+/// # Ok::<(), egret_net::buf::MemoryError>(())
 /// ```
 #[derive(Clone)]
-pub struct Region(Arc<Mapping>);
+pub struct Region(Arc<RegionMapping>);
 
 /// What a region is to be made of; see [`Region::builder`].
 ///
@@ -42,13 +42,13 @@ pub struct Region(Arc<Mapping>);
 /// // To be mapped by other processes too, through its file descriptor.
 /// let region = Region::builder(1 << 20).shareable().map()?;
 /// assert!(region.fd().is_some());
-/// # Ok::<(), egret_net::buf::RegionError>(())
+/// # Ok::<(), egret_net::buf::MemoryError>(())
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `map`"]
 pub struct RegionBuilder {
     bytes: usize,
-    kind: Kind,
+    kind: MappingKind,
     locked: bool,
 }
 
@@ -63,13 +63,13 @@ pub struct RegionBuilder {
 /// assert!(region.is_pinned());
 /// drop(second);
 /// assert!(!region.is_pinned());
-/// # Ok::<(), egret_net::buf::RegionError>(())
+/// # Ok::<(), egret_net::buf::MemoryError>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "the region is unpinned when this is dropped"]
 pub struct Pinned(Region);
 
-struct Mapping {
+struct RegionMapping {
     base: NonNull<u8>,
     len: usize,
     fd: Option<OwnedFd>,
@@ -81,7 +81,7 @@ struct Mapping {
 impl Region {
     /// Starts a region of at least `bytes` bytes, rounded up to whole pages.
     pub fn builder(bytes: usize) -> RegionBuilder {
-        RegionBuilder { bytes, kind: Kind::default(), locked: false }
+        RegionBuilder { bytes, kind: MappingKind::default(), locked: false }
     }
 
     /// Its size in bytes: whole pages.
@@ -148,7 +148,7 @@ impl Region {
     pub(crate) fn adopt(fd: &OwnedFd, max: u64) -> Result<Self, AdoptError> {
         let (base, len) = mapping::adopt(fd, max)?;
         let (sharing, pins) = (Sharing::Nobody, Mutex::new(0));
-        Ok(Self(Arc::new(Mapping { base, len, fd: None, sharing, pins })))
+        Ok(Self(Arc::new(RegionMapping { base, len, fd: None, sharing, pins })))
     }
 
     /// Keeps the region in physical memory while the answer lives. The first
@@ -156,8 +156,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`RegionError::LockLimit`] if the process may not lock that much.
-    pub fn pin(&self) -> Result<Pinned, RegionError> {
+    /// [`MemoryError::LockLimit`] if the process may not lock that much.
+    pub fn pin(&self) -> Result<Pinned, MemoryError> {
         let mut pins = self.0.pins();
         if *pins == 0 {
             mapping::lock(self.0.base, self.0.len)?;
@@ -235,10 +235,11 @@ impl RegionBuilder {
     /// # Errors
     ///
     /// Each names the limit that was met and the setting that raises it; see
-    /// [`RegionError`].
-    pub fn map(self) -> Result<Region, RegionError> {
+    /// [`MemoryError`].
+    pub fn map(self) -> Result<Region, MemoryError> {
         let (base, len, fd) = self.kind.map(self.bytes)?;
-        let mapping = Mapping { base, len, fd, sharing: self.kind.sharing, pins: Mutex::new(0) };
+        let mapping =
+            RegionMapping { base, len, fd, sharing: self.kind.sharing, pins: Mutex::new(0) };
         if self.locked {
             mapping::lock(base, len)?;
             *mapping.pins() = 1;
@@ -252,13 +253,13 @@ impl RegionBuilder {
     }
 }
 
-impl Mapping {
+impl RegionMapping {
     fn pins(&self) -> MutexGuard<'_, usize> {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RegionMapping {
     fn drop(&mut self) {
         if self.sharing == Sharing::Readers {
             // Before the pages are free to be another region's.
@@ -272,11 +273,11 @@ impl Drop for Mapping {
     }
 }
 
-// SAFETY: `Mapping` only names the memory; who may touch which byte of it is
+// SAFETY: `RegionMapping` only names the memory; who may touch which byte of it is
 // decided by the free lists, which hand out each slot once.
-unsafe impl Send for Mapping {}
+unsafe impl Send for RegionMapping {}
 // SAFETY: as for `Send`; the count of pins is behind its lock.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for RegionMapping {}
 
 impl Drop for Pinned {
     fn drop(&mut self) {
@@ -291,7 +292,8 @@ impl Drop for Pinned {
 
 /// The shareable regions of this process by their first byte, with their lengths: what memory is
 /// does not depend on who sends it.
-static SHAREABLE: RwLock<BTreeMap<usize, (usize, Weak<Mapping>)>> = RwLock::new(BTreeMap::new());
+static SHAREABLE: RwLock<BTreeMap<usize, (usize, Weak<RegionMapping>)>> =
+    RwLock::new(BTreeMap::new());
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,7 +9,7 @@ use super::buffer::Buf;
 use super::class::Reclaim;
 use super::plain::Plain;
 use super::region::Region;
-use super::slot::Slot;
+use super::slot::SlotHandle;
 use super::typed::Typed;
 
 /// A buffer that nobody writes any more: clone it, read it, post it for sending
@@ -66,15 +66,15 @@ use super::typed::Typed;
 /// data[0] = 1;
 /// ```
 pub struct Shared<T: Plain> {
-    owner: Owner,
+    owner: CloneCount,
     element: PhantomData<T>,
 }
 
 /// Who counts the clones.
 #[derive(Debug)]
-enum Owner {
+enum CloneCount {
     /// The slot itself: this is all of it that is still out.
-    Slot(Slot),
+    Slot(SlotHandle),
     /// A count of its own: other parts of the slot are out, and have other
     /// owners.
     Part(Arc<SharedPart>),
@@ -83,22 +83,22 @@ enum Owner {
 #[derive(Debug)]
 struct SharedPart {
     /// There until taken out.
-    slot: Option<Slot>,
+    slot: Option<SlotHandle>,
     reclaim: Mutex<Option<Reclaim>>,
 }
 
 impl<T: Plain> Shared<T> {
-    /// Shares a buffer that [fits](Slot::fits) `T`.
+    /// Shares a buffer that [fits](SlotHandle::fits) `T`.
     pub(super) fn new(buf: Buf, reclaim: Option<Reclaim>) -> Self {
         let slot = buf.into_slot();
         let owner = if slot.is_only() {
             if let Some(reclaim) = reclaim {
                 slot.set_reclaim(reclaim);
             }
-            Owner::Slot(slot)
+            CloneCount::Slot(slot)
         } else {
             let part = SharedPart { slot: Some(slot), reclaim: Mutex::new(reclaim) };
-            Owner::Part(Arc::new(part))
+            CloneCount::Part(Arc::new(part))
         };
         Self { owner, element: PhantomData }
     }
@@ -135,16 +135,16 @@ impl<T: Plain> Shared<T> {
     }
 }
 
-impl Owner {
+impl CloneCount {
     #[inline]
-    fn slot(&self) -> &Slot {
+    fn slot(&self) -> &SlotHandle {
         match self {
             Self::Slot(slot) => slot,
             Self::Part(part) => part.slot.as_ref().expect("taken out only with the last owner"),
         }
     }
 
-    fn try_unique(self) -> Result<Slot, Self> {
+    fn try_unique(self) -> Result<SlotHandle, Self> {
         match self {
             Self::Slot(slot) if slot.is_only() => {
                 drop(slot.unset_reclaim());
@@ -173,8 +173,8 @@ impl<T: Plain> Clone for Shared<T> {
         let owner = match &self.owner {
             // SAFETY: a `Shared` never writes, and becomes something that does
             // only as the last handle.
-            Owner::Slot(slot) => Owner::Slot(unsafe { slot.another() }),
-            Owner::Part(part) => Owner::Part(Arc::clone(part)),
+            CloneCount::Slot(slot) => CloneCount::Slot(unsafe { slot.another() }),
+            CloneCount::Part(part) => CloneCount::Part(Arc::clone(part)),
         };
         Self { owner, element: PhantomData }
     }

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::buffer::Buf;
-use super::class::{Class, Core, Reclaim};
+use super::class::{BufferClass, PoolCore, Reclaim};
 use super::counts::{RECLAIMED, count_join, count_split, let_go};
 use super::fault::{Fault, planted};
 use super::plain::Plain;
@@ -17,18 +17,18 @@ use crate::atomics::Word;
 
 /// A counted handle to `capacity` bytes of a slot, of which `len` are in use.
 ///
-/// Invariants, kept by the functions here and by `Class::slot`: the bytes
+/// Invariants, kept by the functions here and by `BufferClass::slot`: the bytes
 /// belong to the slot; the slot's count includes this handle, so the pool
 /// lives; no two handles overlap, except those made by [`another`](Self::another).
-pub(super) struct Slot {
-    pub(super) class: NonNull<Class>,
+pub(super) struct SlotHandle {
+    pub(super) class: NonNull<BufferClass>,
     pub(super) start: NonNull<u8>,
     pub(super) len: usize,
     pub(super) capacity: usize,
     pub(super) number: u32,
 }
 
-impl Slot {
+impl SlotHandle {
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the bytes are this handle's, or shared among readers only,
@@ -76,12 +76,12 @@ impl Slot {
     }
 
     #[inline]
-    pub(super) fn class(&self) -> &Class {
+    pub(super) fn class(&self) -> &BufferClass {
         // SAFETY: the pool lives while this handle counts.
         unsafe { self.class.as_ref() }
     }
 
-    pub(super) fn core(&self) -> &Core {
+    pub(super) fn core(&self) -> &PoolCore {
         // SAFETY: the pool lives while this handle counts.
         unsafe { self.class().core().as_ref() }
     }
@@ -181,13 +181,13 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for SlotHandle {
     #[inline]
     fn drop(&mut self) {
         match let_go(self.handles()) {
             None => {}
             // SAFETY: the last handle, and it ends here.
-            Some(0) => unsafe { Class::give(self.class, self.number) },
+            Some(0) => unsafe { BufferClass::give(self.class, self.number) },
             Some(_) => self.reclaim(),
         }
     }
@@ -195,11 +195,11 @@ impl Drop for Slot {
 
 // SAFETY: a handle is its bytes' owner, or one of several readers; the bytes
 // are plain and the count is atomic, so it may be used and let go anywhere.
-unsafe impl Send for Slot {}
-// SAFETY: through `&Slot` the bytes are only read, and the count is atomic.
-unsafe impl Sync for Slot {}
+unsafe impl Send for SlotHandle {}
+// SAFETY: through `&SlotHandle` the bytes are only read, and the count is atomic.
+unsafe impl Sync for SlotHandle {}
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for SlotHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot")
             .field("len", &self.len)

@@ -32,14 +32,14 @@ pub struct PoolStats {
 
 /// The counters behind [`PoolStats`]; they order nothing.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct PoolCounters {
     pub(super) held_resident: AtomicU64,
     pub(super) held_copied: AtomicU64,
     pub(super) evacuated: AtomicU64,
     pub(super) exhausted: AtomicU64,
 }
 
-impl Counters {
+impl PoolCounters {
     pub(super) fn read(&self) -> PoolStats {
         PoolStats {
             held_resident: self.held_resident.load(Relaxed),

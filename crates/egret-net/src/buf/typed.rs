@@ -64,7 +64,7 @@ pub struct Typed<T: Plain> {
 }
 
 impl<T: Plain> Typed<T> {
-    /// A buffer that [fits](super::slot::Slot::fits) `T`.
+    /// A buffer that [fits](super::slot::SlotHandle::fits) `T`.
     #[inline]
     pub(super) fn new(buf: Buf) -> Self {
         debug_assert!(buf.slot().fits::<T>(), "the caller has checked");

@@ -1,9 +1,9 @@
 //! The pool of another process, as far as its buffers were handed to this one.
 //!
 //! It is cut as its home says and owns no slot: all are away until they
-//! [arrive](Visit::arrived), and then make a buffer like any other. The count of
+//! [arrive](PoolVisit::arrived), and then make a buffer like any other. The count of
 //! a slot's handles says where it is, 0 for away. The last handle of one that
-//! is here tells the [`Host`]; nothing is ever taken from here.
+//! is here tells the [`VisitHost`]; nothing is ever taken from here.
 //!
 //! The memory stays mapped until the visit *and* the last buffer are gone. As in
 //! a closed pool that is a balance: a buffer that is dropped takes one off, and
@@ -15,18 +15,18 @@ use std::ptr::NonNull;
 use thiserror::Error;
 
 use super::buffer::Buf;
-use super::class::{Core, Host};
+use super::class::{PoolCore, VisitHost};
 use super::counts::{arrive, depart};
 use super::fault::{Fault, planted};
-use super::lent::NotLent;
-use super::plan::Plan;
+use super::lent::LendError;
+use super::plan::PoolPlan;
 use super::region::Region;
 use crate::atomics::Word;
 
 /// Another process's pool, seen from here.
 #[derive(Debug)]
-pub(crate) struct Visit {
-    core: NonNull<Core>,
+pub(crate) struct PoolVisit {
+    core: NonNull<PoolCore>,
     /// How many came, less those that were given back.
     met: u64,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Visit {
 /// What the home of a slot said about it, and cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(crate) enum NotHere {
+pub(crate) enum VisitError {
     /// Its plan has no such slot.
     #[error("slot {number} of class {class} was handed over, which its pool does not have")]
     NoSlot { class: u16, number: u32 },
@@ -46,29 +46,29 @@ pub(crate) enum NotHere {
     Twice { class: u16, number: u32 },
 }
 
-impl Visit {
+impl PoolVisit {
     /// A visit to the pool that `plan` tells of.
     ///
     /// # Panics
     ///
-    /// If the plan was [read](Plan::read) for a region of another length.
-    pub(crate) fn new(region: Region, plan: &Plan, host: Box<dyn Host>) -> Self {
-        let checked = Plan::read(&plan.words(), region.len()).map(drop);
+    /// If the plan was [read](PoolPlan::read) for a region of another length.
+    pub(crate) fn new(region: Region, plan: &PoolPlan, host: Box<dyn VisitHost>) -> Self {
+        let checked = PoolPlan::read(&plan.words(), region.len()).map(drop);
         assert_eq!(checked, Ok(()), "the plan was checked for this region");
-        Self { core: Core::visit(region, plan.layouts(), host), met: 0 }
+        Self { core: PoolCore::visit(region, plan.layouts(), host), met: 0 }
     }
 
     /// A slot was handed over to this process, with `len` bytes in use.
-    pub(crate) fn arrived(&mut self, class: u16, number: u32, len: u64) -> Result<Buf, NotHere> {
-        let no_slot = NotHere::NoSlot { class, number };
+    pub(crate) fn arrived(&mut self, class: u16, number: u32, len: u64) -> Result<Buf, VisitError> {
+        let no_slot = VisitError::NoSlot { class, number };
         let to = self.core().classes.get(usize::from(class)).ok_or(no_slot)?;
         if number as usize >= to.slots.list().count() {
             return Err(no_slot);
         }
         let fits = usize::try_from(len).ok().filter(|len| *len <= to.bytes);
-        let fits = fits.ok_or(NotHere::TooLong { len, bytes: to.bytes })?;
+        let fits = fits.ok_or(VisitError::TooLong { len, bytes: to.bytes })?;
         if !arrive(to.handles(number)) {
-            return Err(NotHere::Twice { class, number });
+            return Err(VisitError::Twice { class, number });
         }
         let buf = Buf::new(to.slot(number, fits));
         self.met += 1;
@@ -95,12 +95,12 @@ impl Visit {
 
     /// Ends a buffer that arrived here, without a word to the host: the caller
     /// tells its home. Its class, its number and its length.
-    pub(crate) fn give_back(&mut self, buf: Buf) -> Result<(u16, u32, u64), (Buf, NotLent)> {
+    pub(crate) fn give_back(&mut self, buf: Buf) -> Result<(u16, u32, u64), (Buf, LendError)> {
         if !self.has(&buf) {
-            return Err((buf, NotLent::Visiting));
+            return Err((buf, LendError::Visiting));
         }
         if !buf.slot().is_whole() && !planted(Fault::LendParts) {
-            return Err((buf, NotLent::Part));
+            return Err((buf, LendError::Part));
         }
         let slot = ManuallyDrop::new(buf.into_slot());
         let (class, number, len) = (slot.class().index(), slot.number, slot.len as u64);
@@ -119,7 +119,7 @@ impl Visit {
         })
     }
 
-    fn core(&self) -> &Core {
+    fn core(&self) -> &PoolCore {
         // SAFETY: freed only after it is left.
         unsafe { self.core.as_ref() }
     }
@@ -130,16 +130,16 @@ pub(crate) fn is_here<W: Word>(handles: &W) -> bool {
     handles.load(std::sync::atomic::Ordering::Acquire) != 0
 }
 
-impl Drop for Visit {
+impl Drop for PoolVisit {
     fn drop(&mut self) {
         let miscounted = u64::from(planted(Fault::VisitMiscounts));
         // SAFETY: made by `visit`, and this is the end of it. What came and was not given back
         // has told the host and the balance, or will.
-        unsafe { Core::leave(self.core, self.met + miscounted) };
+        unsafe { PoolCore::leave(self.core, self.met + miscounted) };
     }
 }
 
 // SAFETY: the core is `Sync`: everything in it that changes is atomic or locked.
-unsafe impl Send for Visit {}
-// SAFETY: as for `Send`; what `&Visit` can do is to read.
-unsafe impl Sync for Visit {}
+unsafe impl Send for PoolVisit {}
+// SAFETY: as for `Send`; what `&PoolVisit` can do is to read.
+unsafe impl Sync for PoolVisit {}

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::biased::Biased;
+use super::biased::BiasedSlots;
 use super::fault::{Fault, planted};
 use super::free_list::{FreeList, Given};
 use crate::atomics::{Atomics, Lock, StdAtomics};
@@ -15,26 +15,26 @@ use crate::rt::{self, Instant};
 /// a giver that cleared the bit empties the queue *after* that, so whoever is in
 /// the queue when it sleeps is woken. All are woken: one slot came home, those
 /// who do not get it raise the bit again.
-pub(crate) struct Waiters<A: Atomics = StdAtomics> {
-    queue: A::Lock<Queue<A::Thread>>,
+pub(crate) struct SlotWaiters<A: Atomics = StdAtomics> {
+    queue: A::Lock<SlotQueue<A::Thread>>,
 }
 
-struct Queue<T> {
+struct SlotQueue<T> {
     next_ticket: u64,
     sleepers: Vec<(u64, T)>,
 }
 
-impl<A: Atomics> Waiters<A> {
+impl<A: Atomics> SlotWaiters<A> {
     pub(crate) fn new() -> Self {
-        Self { queue: A::Lock::new(Queue { next_ticket: 0, sleepers: Vec::new() }) }
+        Self { queue: A::Lock::new(SlotQueue { next_ticket: 0, sleepers: Vec::new() }) }
     }
 
     /// Takes a slot of `slots`, asleep until there is one; `None` if there was
-    /// none by `until`. For who has tried a [take](Biased::take) already.
+    /// none by `until`. For who has tried a [take](BiasedSlots::take) already.
     ///
     /// It revokes before it sleeps, so a slot that comes home comes to the list.
     #[cold]
-    pub(crate) fn wait_take(&self, slots: &Biased<A>, until: Option<Instant>) -> Option<u32> {
+    pub(crate) fn wait_take(&self, slots: &BiasedSlots<A>, until: Option<Instant>) -> Option<u32> {
         let ticket = self.queue.with(|queue| {
             queue.next_ticket += 1;
             queue.next_ticket
@@ -114,9 +114,9 @@ impl<A: Atomics> Waiters<A> {
     }
 }
 
-impl<A: Atomics> std::fmt::Debug for Waiters<A> {
+impl<A: Atomics> std::fmt::Debug for SlotWaiters<A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waiting = self.queue.with(|queue| queue.sleepers.len());
-        f.debug_struct("Waiters").field("waiting", &waiting).finish()
+        f.debug_struct("SlotWaiters").field("waiting", &waiting).finish()
     }
 }

@@ -5,10 +5,9 @@ use super::check::{Outcome, check, check_eq, check_is};
 use super::pattern;
 use super::remote::{exposed, give, keys, read, write};
 use super::side::Side;
-use crate::vi::{
-    Access, AccessError, Descriptor, ExposeError, OpKind, RegisterError, RemoteKey, RemoteSlice,
-    Vi, ViError,
-};
+use crate::buf::MemoryError;
+use crate::rt::GivenBack;
+use crate::vi::{Access, AccessError, Descriptor, OpKind, RemoteKey, RemoteSlice, Vi, ViError};
 
 list! { "access":
     Once out_of_bounds,
@@ -196,7 +195,7 @@ async fn registered_once(side: &Side) -> Outcome {
     let refused = side.nic.expose(pool.take(10)?, nothing).err();
     check_is!(
         refused,
-        Some(ExposeError { reason: RegisterError::NoAccess, buf }) if buf.len() == 10,
+        Some(GivenBack { why: MemoryError::NoAccess, what: buf }) if buf.len() == 10,
         "a key that grants nothing"
     );
     Ok(())

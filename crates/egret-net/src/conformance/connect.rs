@@ -6,7 +6,7 @@ use super::case::list;
 use super::check::{Outcome, Wrong, check, check_eq, check_is};
 use super::side::Side;
 use crate::rt::Deadline;
-use crate::vi::{Address, ConnectError, Descriptor, ListenError, Reliability, ViOptions};
+use crate::vi::{Address, ConnectError, Descriptor, OpenError, Reliability, ViOptions};
 
 list! { "connect":
     Every by_service_and_tag,
@@ -75,7 +75,7 @@ async fn nobody_listens(side: &Side) -> Outcome {
     let refused = refusal(side, &nowhere).await?;
     check_is!(
         refused,
-        ConnectError::UnknownHost { host } if *host == nowhere.host,
+        ConnectError::UnknownHost { host, .. } if *host == nowhere.host,
         "a connection to {nowhere}"
     );
     side.meet().await
@@ -118,7 +118,7 @@ async fn refusal(side: &Side, to: &Address) -> Result<ConnectError, Wrong> {
     refusal_within(side, to, LONG_ENOUGH).await
 }
 
-/// The same, of one that is answered before so much time is over.
+/// The same, if the connection may try for so long.
 async fn refusal_within(
     side: &Side,
     to: &Address,
@@ -177,7 +177,7 @@ async fn taken(side: &Side) -> Outcome {
     let again = listen(&service, 1).err();
     check_is!(
         again,
-        Some(ListenError::Taken { service: named, tag: 1 }) if *named == service,
+        Some(OpenError::ServiceTaken { service: named, tag: 1 }) if *named == service,
         "a second listener"
     );
     drop(listen(&service, 2)?);
@@ -185,7 +185,7 @@ async fn taken(side: &Side) -> Outcome {
     drop(listen(&service, 1)?);
     drop(listen(&"n".repeat(255), 1)?);
     let too_long = listen(&"n".repeat(256), 1).err();
-    check_is!(too_long, Some(ListenError::NameTooLong { bytes: 256 }), "a long name");
+    check_is!(too_long, Some(OpenError::NameTooLong { bytes: 256 }), "a long name");
     Ok(())
 }
 
@@ -196,7 +196,7 @@ async fn other_level(side: &Side) -> Outcome {
         let options = ViOptions::of(level);
         if !offered.offers(level) {
             let refused = side.nic.listen(&to.service, 9, &options).err();
-            check_eq!(refused, Some(ListenError::Unsupported(level)), "listening");
+            check_eq!(refused, Some(OpenError::Unsupported(level)), "listening");
         } else if level != side.level {
             let listener = if side.is_caller() { None } else { Some(side.listen(&to, &options)?) };
             side.meet().await?;

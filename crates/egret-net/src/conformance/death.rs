@@ -5,7 +5,7 @@ use super::check::{Outcome, Wrong, check_eq, check_is};
 use super::pattern;
 use super::side::Side;
 use crate::rt::Deadline;
-use crate::vi::{Access, CompletionQueue, Descriptor, OpKind, Refused, RemoteKey, Vi, ViError};
+use crate::vi::{Access, CompletionQueue, Descriptor, OpKind, PostError, RemoteKey, Vi, ViError};
 
 list! { "death":
     Kills known_to_all,
@@ -30,8 +30,8 @@ async fn died(side: &Side, queue: &CompletionQueue, op: OpKind) -> Outcome {
 
 fn broken(vi: &Vi) -> Outcome {
     check_is!(vi.error(), Some(ViError::PeerDied { .. }), "the error state");
-    let refused = vi.post_send(Descriptor::empty()).err().map(|refused| refused.reason);
-    check_is!(refused, Some(Refused::Broken(ViError::PeerDied { .. })), "a later post");
+    let refused = vi.post_send(Descriptor::empty()).err().map(|refused| refused.why);
+    check_is!(refused, Some(PostError::Broken(ViError::PeerDied { .. })), "a later post");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use super::death::be_killed;
 use super::pattern;
 use super::side::Side;
 use crate::rt::Deadline;
-use crate::vi::{Drain, EAGER_MAX, Lane, Position, SendError, Vi, ViError, ViId, ViOptions};
+use crate::vi::{Drain, EAGER_MAX, Lane, Position, PostError, Vi, ViError, ViId, ViOptions};
 
 list! { "eager":
     Reliable order,
@@ -67,7 +67,7 @@ pub(super) async fn send(
     // What has one part may go by a shorter way.
     let parts: &[&[u8]] = if tag.is_multiple_of(2) { &[&bytes] } else { &[first, second] };
     let sent = poll_fn(|_| match vi.send_eager(lane, tag, parts) {
-        Err(SendError::Full) => {
+        Err(PostError::LaneFull) => {
             vi.drain().poll(1, |_, _, _| {});
             side.look_again()
         }
@@ -180,7 +180,7 @@ async fn full_lane(side: &Side, service: &str, lane: Lane, other: Lane) -> Outco
                 Err(why) => break why,
             }
         };
-        check_eq!(why, SendError::Full, "a lane that nobody drains");
+        check_eq!(why, PostError::LaneFull, "a lane that nobody drains");
         check_eq!(vi.error(), None, "the error state");
         let beside = vi.send_eager(other, BESIDE, &[]);
         check!(beside.is_ok(), "the other lane, while this one is full: {beside:?}");
@@ -213,7 +213,7 @@ async fn too_large(side: &Side) -> Outcome {
     let vi = side.pair("too large").await?;
     let half = vec![0; EAGER_MAX / 2 + 1];
     let refused = vi.send_eager(Lane::Talk, 0, &[&half, &half]);
-    let why = SendError::TooLarge { len: EAGER_MAX + 2, max: EAGER_MAX };
+    let why = PostError::EagerTooLarge { len: EAGER_MAX + 2, max: EAGER_MAX };
     check_eq!(refused, Err(why), "a message that is too large");
     check_eq!(vi.error(), None, "the error state");
     side.meet().await
@@ -304,7 +304,7 @@ async fn left_behind(side: &Side) -> Outcome {
         side.meet().await?;
         vi.disconnect();
         let refused = vi.send_eager(Lane::Talk, 0, &[]);
-        check_eq!(refused, Err(SendError::Closed(ViError::Closed)), "a message after the end");
+        check_eq!(refused, Err(PostError::Broken(ViError::Closed)), "a message after the end");
         return side.meet().await;
     }
     // It may take a moment until they are here.
@@ -317,7 +317,7 @@ async fn left_behind(side: &Side) -> Outcome {
     let tags: Vec<u64> = drained(side, vi.drain(), 3).await?.iter().map(|got| got.tag).collect();
     check_eq!(tags, [0, 1, 2], "what was sent before the end");
     let refused = vi.send_eager(Lane::Talk, 0, &[]);
-    check_is!(refused, Err(SendError::Closed(_)), "a message after the end");
+    check_is!(refused, Err(PostError::Broken(_)), "a message after the end");
     side.meet().await
 }
 
@@ -346,7 +346,7 @@ async fn known_dead(side: &Side) -> Outcome {
     side.meet().await?;
     side.kill_peer()?;
     let told = poll_fn(|_| match vi.send_eager(Lane::Talk, 0, &[&[1; 10]]) {
-        Err(SendError::Closed(why)) => Poll::Ready(why),
+        Err(PostError::Broken(why)) => Poll::Ready(why),
         _ => {
             vi.drain().poll(9, |_, _, _| {});
             side.look_again()

@@ -7,7 +7,8 @@ use super::check::{Outcome, Wrong, check, check_eq, check_is};
 use super::pattern;
 use super::side::Side;
 use crate::buf::Plain;
-use crate::vi::{Completion, Descriptor, PostError, Refused, Segment, Vi};
+use crate::rt::GivenBack;
+use crate::vi::{Completion, Descriptor, PostError, Segment, Vi};
 
 list! { "gather":
     Reliable many_into_one,
@@ -136,28 +137,32 @@ async fn refused(side: &Side) -> Outcome {
         descriptor = descriptor.and(vec![0_u8; number as usize]);
     }
     let (have, len) = (descriptor.segment_count(), descriptor.len());
-    let PostError { reason, descriptor } = refusal(&vi, descriptor, true)?;
-    check_eq!(reason, Refused::TooManySegments { have, max }, "too many segments to send");
+    let GivenBack { why, what: descriptor } = refusal(&vi, descriptor, true)?;
+    check_eq!(why, PostError::TooManySegments { have, max }, "too many segments to send");
     let back = (descriptor.segment_count(), descriptor.len(), descriptor.tag());
     check_eq!(back, (have, len, 77), "the descriptor that came back");
-    let PostError { reason, .. } = refusal(&vi, descriptor, false)?;
-    check_eq!(reason, Refused::TooManySegments { have, max }, "too many segments to receive");
+    let GivenBack { why, .. } = refusal(&vi, descriptor, false)?;
+    check_eq!(why, PostError::TooManySegments { have, max }, "too many segments to receive");
 
     let shared = side.buf(9, 50)?.share();
-    let PostError { reason, descriptor } = refusal(&vi, Descriptor::new(shared), false)?;
-    check_eq!(reason, Refused::ReadOnly, "a receive into shared memory");
+    let GivenBack { why, what: descriptor } = refusal(&vi, Descriptor::new(shared), false)?;
+    check_eq!(why, PostError::ReadOnly, "a receive into shared memory");
     let back = descriptor.into_segments().next().and_then(|segment| segment.into_shared().ok());
     check!(back.is_some_and(|back| pattern::verify(9, &back).is_ok()), "it did not come back");
-    let PostError { reason, .. } = refusal(&vi, Descriptor::fresh(10), true)?;
-    check_eq!(reason, Refused::Fresh, "a send of memory to be made");
+    let GivenBack { why, .. } = refusal(&vi, Descriptor::fresh(10), true)?;
+    check_eq!(why, PostError::Fresh, "a send of memory to be made");
     let mixed = Descriptor::fresh(10).and(vec![0_u8; 4]);
-    check_is!(refusal(&vi, mixed, false)?.reason, Refused::Fresh, "a receive into mixed memory");
+    check_is!(refusal(&vi, mixed, false)?.why, PostError::Fresh, "a receive into mixed memory");
     check_eq!(vi.error(), None, "a connection after refused posts");
     side.meet().await
 }
 
 /// Posts what must be refused.
-fn refusal(vi: &Vi, descriptor: Descriptor, send: bool) -> Result<PostError, Wrong> {
+fn refusal(
+    vi: &Vi,
+    descriptor: Descriptor,
+    send: bool,
+) -> Result<GivenBack<Descriptor, PostError>, Wrong> {
     let posted = if send { vi.post_send(descriptor) } else { vi.post_recv(descriptor) };
     posted.err().ok_or_else(|| Wrong::new("a descriptor was taken that must be refused"))
 }

@@ -11,7 +11,7 @@ use super::levels::broken;
 use super::pattern;
 use super::side::Side;
 use crate::buf::{Buf, Plain, Pool};
-use crate::vi::{Completion, Descriptor, Handed, OpKind, Refused, Segment, Vi, ViError};
+use crate::vi::{Completion, Descriptor, Handed, OpKind, PostError, Segment, Vi, ViError};
 
 list! { "hand_over":
     Reliable arrives,
@@ -259,17 +259,17 @@ async fn refused(side: &Side) -> Outcome {
     vi.hand_over(filled(side, &pool, 1, 500).await?, 1)?;
     let again = vi.hand_over(filled(side, &pool, 2, 500).await?, 2).err();
     let again = again.ok_or_else(|| Wrong::new("two places promised of one"))?;
-    check_eq!(again.reason, Refused::CompletionsFull { capacity: 1 }, "a second hand-over");
+    check_eq!(again.why, PostError::CompletionsFull { capacity: 1 }, "a second hand-over");
     side.meet().await?;
     given(side, &vi, 1, 500).await?;
-    vi.post_send(again.descriptor)?;
+    vi.post_send(again.what)?;
     let sent = side.done(vi.send_queue()).await?;
     pattern::verify(2, sent.into_buf().bytes())?;
     vi.disconnect();
     let late = vi.hand_over(filled(side, &pool, 3, 500).await?, 3).err();
     check_is!(
-        late.map(|late| (late.reason, late.descriptor.len())),
-        Some((Refused::Broken(ViError::Closed), 500)),
+        late.map(|late| (late.why, late.what.len())),
+        Some((PostError::Broken(ViError::Closed), 500)),
         "a hand-over after the end"
     );
     end(side, vi).await

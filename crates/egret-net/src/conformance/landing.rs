@@ -8,7 +8,7 @@ use super::levels::broken;
 use super::pattern;
 use super::side::Side;
 use crate::buf::{Buf, Pool};
-use crate::vi::{Completion, Descriptor, Landing, Refused, Vi, ViError};
+use crate::vi::{Completion, Descriptor, DirectPlacement, PostError, Vi, ViError};
 
 list! { "landing":
     Reliable whole,
@@ -46,7 +46,7 @@ impl Field {
     }
 }
 
-impl Landing for Field {
+impl DirectPlacement for Field {
     fn land(&self, len: u64, tag: u64) -> Result<Buf, &'static str> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push((len, tag));
         let taken = match tag {
@@ -248,8 +248,8 @@ async fn refused(side: &Side) -> Outcome {
     let own = crate::vi::Segment::fresh::<u8>(10);
     let unmade = Descriptor::landing(own, 1_000, Arc::<Field>::clone(&field));
     for descriptor in [more, unmade] {
-        let reason = vi.post_recv(descriptor).err().map(|refused| refused.reason);
-        check_eq!(reason, Some(Refused::Fresh), "a receive that asks");
+        let reason = vi.post_recv(descriptor).err().map(|refused| refused.why);
+        check_eq!(reason, Some(PostError::Fresh), "a receive that asks");
     }
     side.meet().await
 }

@@ -5,7 +5,7 @@ use super::check::{Outcome, Wrong, check, check_eq, check_is};
 use super::pattern;
 use super::side::Side;
 use crate::buf::Plain;
-use crate::vi::{Descriptor, Refused, Vi, ViError};
+use crate::vi::{Descriptor, PostError, Vi, ViError};
 
 list! { "levels":
     Reception complete_when_received,
@@ -99,8 +99,8 @@ pub(super) async fn broken(
     check_eq!(vi.error(), Some(why.clone()), "the error state");
     let later = [vi.post_send(Descriptor::empty()), vi.post_recv(Descriptor::empty())];
     for refused in later {
-        let reason = refused.err().map(|refused| refused.reason);
-        check_is!(reason, Some(Refused::Broken(named)) if named == why, "a later post");
+        let reason = refused.err().map(|refused| refused.why);
+        check_is!(reason, Some(PostError::Broken(named)) if named == why, "a later post");
     }
     side.meet().await
 }

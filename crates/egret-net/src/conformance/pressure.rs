@@ -4,7 +4,8 @@ use super::case::list;
 use super::check::{Outcome, Wrong, check, check_eq, check_is};
 use super::pattern;
 use super::side::Side;
-use crate::vi::{Descriptor, PostError, Refused, ViError, ViOptions};
+use crate::rt::GivenBack;
+use crate::vi::{Descriptor, PostError, ViError, ViOptions};
 
 list! { "pressure":
     Reliable sends_wait_for_receives,
@@ -87,10 +88,10 @@ async fn full_queue_of_receives(side: &Side) -> Outcome {
 }
 
 /// The post was refused because the queue is full, and the buffer is back.
-fn full(refused: Option<PostError>, depth: u32) -> Outcome {
+fn full(refused: Option<GivenBack<Descriptor, PostError>>, depth: u32) -> Outcome {
     let refused = refused.ok_or_else(|| Wrong::new(format!("more than {depth} were taken")))?;
-    check_eq!(refused.reason, Refused::Full { depth }, "a post on a full queue");
-    let back = refused.descriptor.into_segments().next();
+    check_eq!(refused.why, PostError::Full { depth }, "a post on a full queue");
+    let back = refused.what.into_segments().next();
     let back = back.and_then(|segment| segment.into_buf().ok());
     check!(back.is_some_and(|buf| pattern::verify(7, buf.bytes()).is_ok()), "no buffer came back");
     Ok(())
@@ -114,11 +115,11 @@ async fn full_completions(side: &Side) -> Outcome {
     side.post_recv(&vi, 10)?;
     let refused = vi.post_recv(Descriptor::new(side.pool.take(10)?)).err();
     let refused = refused.ok_or_else(|| Wrong::new("three places promised of two"))?;
-    check_eq!(refused.reason, Refused::CompletionsFull { capacity: 2 }, "a third receive");
-    check_eq!(refused.descriptor.len(), 10, "the descriptor that came back");
+    check_eq!(refused.why, PostError::CompletionsFull { capacity: 2 }, "a third receive");
+    check_eq!(refused.what.len(), 10, "the descriptor that came back");
     // A completion that is ready still has its place; one that is taken has not.
     drop(side.done(&queue).await?);
-    vi.post_recv(refused.descriptor)?;
+    vi.post_recv(refused.what)?;
     for number in [1, 2] {
         check_eq!(side.done(&queue).await?.tag, number, "message {number}");
     }

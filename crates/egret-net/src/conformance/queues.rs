@@ -15,7 +15,7 @@ use super::pattern;
 use super::side::Side;
 use crate::buf::Buf;
 use crate::rt::Deadline;
-use crate::vi::{Completion, Descriptor, OpKind, Vi, WaitError};
+use crate::vi::{Completion, Descriptor, OpKind, Vi, ViError};
 
 list! { "queues":
     Once shared_by_many,
@@ -104,12 +104,12 @@ async fn waited_for(side: &Side) -> Outcome {
         return side.meet().await;
     }
     let queue = vi.recv_queue();
-    check_is!(queue.wait(Deadline::UntilDead), Err(WaitError::NothingPosted), "an endless wait");
+    check_is!(queue.wait(Deadline::UntilDead), Err(ViError::NothingPosted), "an endless wait");
     let limit = Duration::from_millis(20);
     let timed_out = queue.wait(Deadline::In(limit));
     check_is!(
         timed_out,
-        Err(WaitError::TimedOut { waited, outstanding: 0 }) if *waited >= limit,
+        Err(ViError::NoCompletion { waited, outstanding: 0 }) if *waited >= limit,
         "a wait for nothing"
     );
     side.meet().await?;
@@ -120,7 +120,7 @@ async fn waited_for(side: &Side) -> Outcome {
     let timed_out = queue.wait(Deadline::In(limit));
     check_is!(
         timed_out,
-        Err(WaitError::TimedOut { waited, outstanding: 1 }) if *waited >= limit,
+        Err(ViError::NoCompletion { waited, outstanding: 1 }) if *waited >= limit,
         "a wait for a message that does not come"
     );
     side.meet().await

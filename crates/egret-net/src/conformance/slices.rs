@@ -8,7 +8,7 @@ use super::check::{Outcome, check, check_eq, check_is};
 use super::pattern;
 use super::side::Side;
 use crate::rt::Deadline;
-use crate::vi::{Descriptor, Received, TransferError, ViError};
+use crate::vi::{Descriptor, ViError};
 
 list! { "slices":
     Reliable sent,
@@ -74,7 +74,7 @@ async fn received(side: &Side) -> Outcome {
     for (len, tag) in lens.into_iter().zip(1..) {
         let mut into = vec![0xee_u8; len + 5];
         let got = vi.recv_into(&mut into, patience)?;
-        check_eq!(got, Received { len, tag }, "a message into a slice");
+        check_eq!(got, (len, tag), "a message into a slice");
         pattern::verify(tag, &into[..len])?;
         check_eq!(into[len..], [0xee; 5], "the slice after the message");
         let (got, seen) = vi.recv::<u8>(1 << 20, patience)?;
@@ -99,17 +99,17 @@ async fn timed_out_receives(side: &Side) -> Outcome {
     let timed_out = vi.recv_into(&mut into, Deadline::In(SHORT));
     check_is!(
         timed_out,
-        Err(TransferError::TimedOut { waited, broken: false, .. }) if *waited >= SHORT,
+        Err(ViError::TransferTimedOut { waited, broken: false, .. }) if *waited >= SHORT,
         "a receive of nothing"
     );
     check_eq!(into, [0xee; 100], "the slice of a receive that timed out");
     let timed_out = vi.recv::<u8>(100, Deadline::NOW);
-    check_is!(timed_out, Err(TransferError::TimedOut { broken: false, .. }), "a receive at once");
+    check_is!(timed_out, Err(ViError::TransferTimedOut { broken: false, .. }), "a receive at once");
     check_eq!(vi.error(), None, "the connection after receives that timed out");
     side.meet().await?;
     side.meet().await?;
     let got = vi.recv_into(&mut into, Deadline::In(side.profile.patience))?;
-    check_eq!(got, Received { len: 100, tag: 4 }, "the message that came later");
+    check_eq!(got, (100, 4), "the message that came later");
     pattern::verify(4, &into)?;
     side.meet().await
 }
@@ -122,7 +122,7 @@ async fn timed_out_sends(side: &Side) -> Outcome {
             let timed_out = vi.send_pinned(&data, 1, Deadline::In(SHORT));
             check_is!(
                 timed_out,
-                Err(TransferError::TimedOut { waited, broken: false, .. }) if *waited >= SHORT,
+                Err(ViError::TransferTimedOut { waited, broken: false, .. }) if *waited >= SHORT,
                 "a send that nobody receives"
             );
         }
@@ -151,9 +151,9 @@ async fn too_long(side: &Side) -> Outcome {
     side.meet().await?;
     let mut into = [0xee_u8; 10];
     let failed = vi.recv_into(&mut into, Deadline::In(side.profile.patience));
-    check_eq!(failed, Err(TransferError::Failed(why.clone())), "the receive");
+    check_eq!(failed, Err(why.clone()), "the receive");
     check!(into == [0xee; 10], "a message that does not fit was written");
     let later = vi.send(&[1_u8], 0, Deadline::NOW);
-    check_is!(later, Err(TransferError::Refused(_)), "a send on a broken connection");
+    check_is!(later, Err(ViError::Refused(_)), "a send on a broken connection");
     side.meet().await
 }

@@ -7,7 +7,7 @@ use super::check::{Outcome, Wrong, check, check_eq, check_is};
 use super::pattern;
 use super::side::Side;
 use crate::rt::Deadline;
-use crate::vi::{ConnectError, Descriptor, Refused, Vi, ViError};
+use crate::vi::{ConnectError, Descriptor, PostError, Vi, ViError};
 
 list! { "teardown":
     Reliable disconnected,
@@ -48,8 +48,8 @@ async fn over(side: &Side, vi: &Vi, why: &ViError) -> Outcome {
 fn refuses(vi: &Vi, why: &ViError) -> Outcome {
     check_eq!(vi.error(), Some(why.clone()), "the error state");
     for posted in [vi.post_recv(Descriptor::empty()), vi.post_send(Descriptor::empty())] {
-        let reason = posted.err().map(|refused| refused.reason);
-        check_is!(reason, Some(Refused::Broken(named)) if named == why, "a later post");
+        let reason = posted.err().map(|refused| refused.why);
+        check_is!(reason, Some(PostError::Broken(named)) if named == why, "a later post");
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::{Case, Failure, Party, Profile, Role, cases, meeting, run};
-use crate::fabric::sim::{Planted, Sim, check};
+use crate::fabric::sim::{Fault, Sim, check, seeds};
 use crate::fault::caught;
 use crate::rt;
 use crate::vi::LandingFault;
@@ -90,18 +90,27 @@ fn under_the_faults_of(seeds: Range<u64>) {
     });
 }
 
-#[test]
-fn conformance_under_faults_of_the_first_500_seeds() {
-    under_the_faults_of(0..500);
+/// The seeds of two tests, for two threads: `EGRET_SEEDS` or 20.
+fn halves() -> [Range<u64>; 2] {
+    let all = seeds(20);
+    let middle = all.start.midpoint(all.end);
+    [all.start..middle, middle..all.end]
 }
 
 #[test]
-fn conformance_under_faults_of_the_next_500_seeds() {
-    under_the_faults_of(500..1_000);
+fn conformance_under_faults_of_half_of_the_seeds() {
+    let [half, _] = halves();
+    under_the_faults_of(half);
+}
+
+#[test]
+fn conformance_under_faults_of_the_other_half() {
+    let [_, half] = halves();
+    under_the_faults_of(half);
 }
 
 /// The first case that notices the fault, on clean links or on spoiled ones.
-fn first_to_notice(fault: Option<Planted>) -> Option<Failure> {
+fn first_to_notice(fault: Option<Fault>) -> Option<Failure> {
     let patience = Duration::from_secs(15);
     let clean = Profile { largest: 32 << 20, messages: 100, patience, ..Profile::default() };
     let faulty = Profile { patience, ..under_faults() };
@@ -126,7 +135,7 @@ fn first_to_notice(fault: Option<Planted>) -> Option<Failure> {
 fn planted_faults_are_found() {
     let found = first_to_notice(None);
     assert!(found.is_none(), "without a fault: {}", found.unwrap());
-    for fault in Planted::ALL {
+    for fault in Fault::ALL {
         let found = first_to_notice(Some(fault));
         let found = found.unwrap_or_else(|| panic!("{fault:?} was not noticed by any case"));
         println!("{fault:?} is noticed by {found}");
@@ -156,7 +165,7 @@ fn planted_faults_of_landings_are_found() {
 
 #[test]
 fn every_case_is_described() {
-    let page = include_str!("../../../../docs/conformance.md");
+    let page = include_str!("../../../../docs/design/conformance.md");
     for case in all(&Profile::default()) {
         assert!(page.contains(&format!("| `{}` |", case.name)), "{} is missing", case.name);
     }

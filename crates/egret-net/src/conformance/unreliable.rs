@@ -7,7 +7,7 @@ use super::case::list;
 use super::check::{Outcome, Wrong, check, check_eq};
 use super::pattern;
 use super::side::Side;
-use crate::vi::{Access, Descriptor, Refused, RemoteKey, ViError};
+use crate::vi::{Access, Descriptor, PostError, RemoteKey, ViError};
 
 list! { "unreliable":
     Unreliable arrives_or_not,
@@ -142,8 +142,8 @@ async fn no_remote_access(side: &Side) -> Outcome {
     ];
     for posted in refused {
         let refused = posted.err().ok_or_else(|| Wrong::new("a remote access was posted"))?;
-        check_eq!(refused.reason, Refused::Unreliable, "a remote access");
-        check_eq!(refused.descriptor.len(), 100, "the descriptor that came back");
+        check_eq!(refused.why, PostError::Unreliable, "a remote access");
+        check_eq!(refused.what.len(), 100, "the descriptor that came back");
     }
     let exposed = side.nic.expose(side.another_pool(4096, 1)?.take(100)?, Access::READ)?;
     check_eq!(exposed.key().len(), 100, "memory exposed for other connections");

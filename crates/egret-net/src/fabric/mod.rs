@@ -7,11 +7,11 @@
 //! [`Nic::new`] takes the machine.
 //!
 //! The rules that a machine keeps stand with its trait, in [`vi::machine`](crate::vi::machine);
-//! `docs/own-fabric.md` shows how to write a fabric.
+//! `docs/design/own-fabric.md` shows how to write a fabric.
 
+mod common;
 #[doc(hidden)]
-pub mod greet;
-mod hub;
+pub mod handshake;
 mod outbox;
 pub mod place;
 mod receives;
@@ -29,15 +29,16 @@ pub mod window;
 use std::fmt;
 use std::sync::Arc;
 
-use thiserror::Error;
-
 #[cfg(feature = "limits")]
-pub(crate) use self::seal::Alone;
+#[doc(hidden)]
+pub use self::seal::Alone;
+pub use crate::vi::OpenError;
 pub use crate::vi::machine::{
-    After, Arming, Came, ConnId, ConnectPromise, ConnectRequest, DATAGRAM_HEAD, Drained,
-    ListenerName, Machine, MachineFd, Made, Seen, SetEvent, Unposted, ViSpec, Woken, World,
+    After, Arming, ConnId, ConnectPromise, ConnectRequest, DATAGRAM_HEAD, DatagramEvent, Drained,
+    EventCount, ListenerName, Machine, MachineFd, NewConnection, SetEvent, Unposted, ViSpec,
+    VirtualTime, Woken,
 };
-use crate::vi::{Nic, NicOptions, NicSecretError};
+use crate::vi::{Nic, NicOptions};
 
 /// A kind of network, opened by name at run time.
 pub trait Fabric: Send + Sync + fmt::Debug {
@@ -49,69 +50,6 @@ pub trait Fabric: Send + Sync + fmt::Debug {
     ///
     /// If the name is taken or the fabric is not to be had on this machine.
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError>;
-}
-
-/// Why a nic was not opened.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// No fabric of this name.
-    #[error("no fabric {name:?}; there are: {known}")]
-    UnknownFabric {
-        /// The name.
-        name: String,
-        /// Those that exist, with commas.
-        known: String,
-    },
-    /// Another nic has this name.
-    #[error("a nic named {host:?} is open already")]
-    Taken {
-        /// The name.
-        host: String,
-    },
-    /// A process of another user has this name: on one machine anybody can take any.
-    #[error(
-        "process {pid} of user {user} has the name of the nic {host:?}, which any user can take; \
-         take another, with something random in it"
-    )]
-    TakenByOther {
-        /// The name.
-        host: String,
-        /// The process, if it is still there.
-        pid: i32,
-        /// Its user, as this process sees it.
-        user: u32,
-    },
-    /// The fabric is not to be had under this name on this machine.
-    #[error("no nic named {host:?}: {why}")]
-    Refused {
-        /// The name.
-        host: String,
-        /// What is in the way.
-        why: String,
-    },
-    /// The secret is empty, or missing where one is needed.
-    #[error("no nic named {host:?}: {why}")]
-    Secret {
-        /// The name.
-        host: String,
-        /// What is wrong.
-        why: NicSecretError,
-    },
-}
-
-impl OpenError {
-    /// There is no nic with these options, and this is why.
-    fn refused<E: fmt::Display>(options: &NicOptions) -> impl FnOnce(E) -> Self {
-        let host = options.host.clone();
-        |why| Self::Refused { host, why: why.to_string() }
-    }
-
-    /// A nic with these options has no secret that will do.
-    pub(crate) fn secret(options: &NicOptions) -> impl FnOnce(NicSecretError) -> Self {
-        let host = options.host.clone();
-        |why| Self::Secret { host, why }
-    }
 }
 
 /// The fabrics a program can open by name.

@@ -1,5 +1,5 @@
-//! What the sending half of an end keeps on every fabric: descriptors in their
-//! order, what the peer was asked, and what it is owed.
+//! The queues of the sending half of an end, the same on every fabric: descriptors in their order,
+//! requests that the peer has not answered, and answers that the peer is owed.
 //!
 //! Sends and writes go in order; a message begins only when the peer has a
 //! receive posted for it. Reads overtake them. Answers to the peer's reads and
@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::vi::{AccessError, Notices, Op, Posted, Reliability, RemoteSlice, Ticket, ViError, Way};
+use crate::vi::{
+    AccessError, Notices, Op, Posted, Reliability, RemoteSlice, SendProgress, Ticket, ViError,
+};
 
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -17,15 +19,15 @@ pub(super) struct Outbox {
     /// Reads that have not begun.
     reads: VecDeque<Posted>,
     /// The send or write that is under way in pieces.
-    pub current: Option<Outgoing>,
-    /// Sends that are under way as a whole, each with its [`Way`]. Not beside it: what is
+    pub current: Option<OutgoingTransfer>,
+    /// Sends that are under way as a whole, each with its [`SendProgress`]. Not beside it: what is
     /// written word by word and then moved as a whole waits for all writes before it, the
     /// one to the peer's cache line among them, which is longer than all the rest takes.
     sent: VecDeque<Posted>,
-    /// Reads and writes the peer has not answered.
+    /// Reads and writes that the peer has not answered, by number.
     asked: BTreeMap<u64, Posted>,
-    /// What the peer is owed.
-    pub answers: VecDeque<Answer>,
+    /// Answers to the peer's reads and writes.
+    pub answers: VecDeque<OwedAnswer>,
     next_id: u64,
     /// Messages begun, ever: each uses up one of the peer's receives.
     pub messages: u64,
@@ -35,14 +37,14 @@ pub(super) struct Outbox {
 
 /// A descriptor of which the bytes up to `offset` are under way.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingTransfer {
     pub posted: Posted,
     pub offset: u64,
 }
 
-/// What the peer is owed.
+/// An answer to a read or a write of the peer.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Answer {
+pub(super) enum OwedAnswer {
     Read { id: u64, from: RemoteSlice, len: u64, offset: u64 },
     ReadEnd { id: u64, result: Result<(), AccessError> },
     Written { id: u64, result: Result<(), AccessError> },
@@ -75,7 +77,7 @@ impl Outbox {
         self.waiting.len() + self.reads.len() + current + self.sent.len() + self.asked.len()
     }
 
-    /// Whether what the peer says of itself could set something free.
+    /// Whether counts of the peer could complete something, or let something begin.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
         !self.sent.is_empty() || self.has_more()
@@ -98,8 +100,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a send or a write has all it takes to begin, if the peer has
-    /// posted so many receives.
+    /// Whether a send or a write may begin, if the peer has posted so many receives.
     #[inline]
     pub(super) fn may_begin(&self, posted: &Posted, receives: u64) -> bool {
         match posted.op() {
@@ -126,7 +127,7 @@ impl Outbox {
         Some((self.ask(read), from, len))
     }
 
-    /// The peer will answer, by this number.
+    /// Keeps a request until the peer answers; returns its number.
     pub(super) fn ask(&mut self, posted: Posted) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -134,19 +135,19 @@ impl Outbox {
         id
     }
 
-    /// The number by which the peer will answer what is [put](Self::asked) there later.
+    /// Reserves the number of a request that is [added](Self::asked) later.
     pub(super) const fn number(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id - 1
     }
 
-    /// The peer has all that was asked by this number.
+    /// Keeps a request under a number that was reserved.
     pub(super) fn asked(&mut self, id: u64, posted: Posted) {
         self.asked.insert(id, posted);
     }
 
-    /// The peer is owed one more answer, of at most so many.
-    pub(super) fn owe(&mut self, answer: Answer, most: usize) -> Result<(), Box<ViError>> {
+    /// Queues an answer; a protocol error if that makes more than `most`.
+    pub(super) fn owe(&mut self, answer: OwedAnswer, most: usize) -> Result<(), Box<ViError>> {
         if self.answers.len() >= most {
             return Err(ViError::Protocol("more requests than may be outstanding").into());
         }
@@ -154,24 +155,23 @@ impl Outbox {
         Ok(())
     }
 
-    /// Whether the peer has not answered yet.
+    /// Whether the peer has not answered this request.
     pub(super) fn has_asked(&self, id: u64) -> bool {
         self.asked.contains_key(&id)
     }
 
-    /// All of a send of `len` bytes is under way, the last of it with the `last`th.
+    /// Notes that all of a send of `len` bytes has left, its last piece in frame or record `last`.
     #[inline]
     pub(super) fn went(&mut self, mut posted: Posted, len: u64, last: u64) {
-        *posted.way_mut() = Way { len, last, message: self.messages };
+        *posted.progress_mut() = SendProgress { len, last, message: self.messages };
         self.sent.push_back(posted);
     }
 
-    /// The peer has taken so much and placed so many messages: what was sent may
-    /// be complete.
+    /// Completes sends: the peer has taken so many frames or records, and placed so many messages.
     #[inline]
     pub(super) fn heard(&mut self, taken: u64, placed: u64, notices: &mut Notices) {
         while let Some(front) = self.sent.front() {
-            let &Way { len, last, message } = front.way();
+            let &SendProgress { len, last, message } = front.progress();
             let done = match self.level {
                 Reliability::Reception => message <= placed,
                 _ => last < taken,
@@ -186,17 +186,17 @@ impl Outbox {
     /// The memory of a read that is being answered.
     pub(super) fn read_mut(&mut self, id: u64) -> Result<&mut Posted, ViError> {
         let read = self.asked.get_mut(&id).filter(|posted| matches!(posted.op(), Op::Read(_)));
-        read.ok_or(ViError::Protocol("an answer to no read"))
+        read.ok_or(ViError::Protocol("an answer to a read that was not requested"))
     }
 
-    /// A read or write was answered.
+    /// Completes a read or a write that the peer has answered.
     pub(super) fn answered(
         &mut self,
         id: u64,
         result: Result<(), AccessError>,
         notices: &mut Notices,
     ) -> Result<(), ViError> {
-        let unasked = ViError::Protocol("an answer to no request");
+        let unasked = ViError::Protocol("an answer to a request that was not made");
         let posted = self.asked.remove(&id).ok_or(unasked)?;
         match result {
             Ok(()) => {
@@ -218,7 +218,7 @@ impl Outbox {
         None
     }
 
-    /// Gives back memory that a burst took, when there is nothing to do.
+    /// Releases the memory of a burst, when there is nothing to do.
     pub(super) fn trim(&mut self, most: usize) {
         self.waiting.shrink_to(most);
         self.reads.shrink_to(most);
@@ -226,7 +226,7 @@ impl Outbox {
         self.answers.shrink_to(most);
     }
 
-    /// Everything that is not back, in the order it was posted.
+    /// Takes all descriptors, in the order they were posted.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
         let mut all: Vec<Posted> = self.sent.drain(..).collect();
         all.extend(self.current.take().map(|current| current.posted));

@@ -1,5 +1,5 @@
-//! What the receiving half of an end keeps on every fabric: receives in their order,
-//! and how far it is.
+//! The receives of an end, in their order, and how many were promised to the peer and filled; the same on
+//! every fabric.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,9 @@ use crate::vi::{Notices, Posted, Ticket};
 #[derive(Debug, Default)]
 pub(super) struct Receives {
     posted: VecDeque<Posted>,
-    /// Receives the peer may count on, ever.
+    /// Receives that the peer was promised, ever.
     pub promised: u64,
-    /// Receives the peer counts on that were taken back: those posted next
-    /// take their place.
+    /// Promised receives that were cancelled: the receives posted next take their place.
     owed: u64,
     /// Messages placed, ever.
     pub placed: u64,
@@ -45,14 +44,14 @@ impl Receives {
         self.posted.pop_front()
     }
 
-    /// Puts one back where it was: its message does not begin, or is given up.
+    /// Puts a receive back in its place: its message does not begin, or is given up.
     #[inline]
     pub(super) fn put_back(&mut self, posted: Posted) {
         let later = self.posted.iter().position(|other| other.ticket() > posted.ticket());
         self.posted.insert(later.unwrap_or(self.posted.len()), posted);
     }
 
-    /// A message is whole.
+    /// Completes a receive whose message is whole.
     #[inline]
     pub(super) fn complete(&mut self, posted: Posted, len: u64, tag: u64, notices: &mut Notices) {
         self.placed += 1;
@@ -83,14 +82,14 @@ impl Receives {
     }
 }
 
-/// Those of both classes, for a fabric on which eager messages are posted ones.
+/// The receives of both classes, for a fabric that carries eager messages as posted ones.
 #[derive(Debug, Default)]
-pub(super) struct Classes {
+pub(super) struct ReceiveSizes {
     pub posted: Receives,
     eager: Receives,
 }
 
-impl Classes {
+impl ReceiveSizes {
     #[inline]
     pub(super) const fn of(&mut self, eager: bool) -> &mut Receives {
         if eager { &mut self.eager } else { &mut self.posted }

@@ -5,19 +5,28 @@ use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// How long a call may wait.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use egret_net::rt::Deadline;
+///
+/// assert_eq!(Deadline::from(Duration::from_secs(30)), Deadline::DEFAULT);
+/// assert_eq!(Deadline::UntilDead.until(), None);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
     /// At most this long, counted from the call.
     In(Duration),
-    /// As long as whoever is waited for lives; where a wait is for nobody in particular, as that of
-    /// a drain or a queue of several connections, for ever.
+    /// As long as the peer lives. A wait that concerns no single peer, as that of a drain or of a
+    /// queue of several connections, lasts for ever.
     UntilDead,
 }
 
 impl Deadline {
     /// Half a minute: for calls that have no reason to wait shorter or longer.
     pub const DEFAULT: Self = Self::In(Duration::from_secs(30));
-    /// Not at all: whatever is there now.
+    /// Not at all: the call takes what is there now.
     pub const NOW: Self = Self::In(Duration::ZERO);
 
     /// The moment it passes, counted from now; `None` if it never does.
@@ -35,7 +44,7 @@ impl Deadline {
         }
     }
 
-    /// What is left of it now, if it passes at `until`.
+    /// The deadline that passes at `until`, counted from now.
     #[must_use]
     pub fn left(until: Option<Instant>) -> Self {
         until.map_or(Self::UntilDead, |until| Self::In(until.since(super::now())))
@@ -48,21 +57,31 @@ impl From<Duration> for Deadline {
     }
 }
 
-/// A moment, in nanoseconds since the start of its world.
+/// A moment, in nanoseconds since the start of the process or of its simulated
+/// [`Runtime`](super::Runtime).
 ///
-/// Moments of different worlds must not be compared; nothing on the wire
-/// carries one.
+/// Moments of different runtimes must not be compared; nothing on the wire carries one.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use egret_net::rt;
+///
+/// let start = rt::now();
+/// rt::sleep(Duration::from_millis(2));
+/// assert!(rt::now() - start >= Duration::from_millis(2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The moment `nanos` nanoseconds after its world began.
+    /// The moment `nanos` nanoseconds after its runtime began.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since its world began.
+    /// Nanoseconds since its runtime began.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0

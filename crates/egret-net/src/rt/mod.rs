@@ -1,16 +1,14 @@
-//! The seam to the world: now, park and unpark, spawn, random.
+//! Time, sleep, threads and randomness, from the machine or from a simulated [`Runtime`].
 //!
-//! Everything above this module asks it for time, sleep, threads and
-//! randomness, and clippy bans the originals elsewhere. A thread that has
-//! [entered](enter) a [`World`] gets its answers from there: the simulator is a
-//! world whose clock moves when its threads wait, so the same code runs in
-//! virtual time without knowing it.
+//! All code above this module asks it for time, sleep, threads and randomness; clippy bans the
+//! standard library's functions elsewhere. A thread that has [entered](enter) a [`Runtime`] is
+//! answered by that runtime. The simulator is a runtime whose clock moves when its threads wait, so
+//! the same code runs in virtual time unchanged.
 //!
 //! # Deadlines
 //!
-//! Every call that waits takes a [`Deadline`]; there is no way to wait without
-//! saying how long. `In` is measured from the call. `UntilDead` waits as long
-//! as whoever is waited for lives: it ends with the peer, never with the clock.
+//! Every call that waits takes a [`Deadline`]; no call waits without one. `In` is measured from the
+//! call. `UntilDead` waits as long as the peer lives: it ends with the peer, never by the clock.
 //!
 //! # Errors
 //!
@@ -18,9 +16,8 @@
 //!
 //! * One small `#[non_exhaustive]` enum per family of operations; a variant
 //!   names the cause and carries the values a person needs to act: both sizes,
-//!   the limit and the setting that raises it, who was waited for and how long.
-//! * A call that took something and failed gives it back inside the error
-//!   (`PostError` returns the descriptor, a cast the buffer).
+//!   the limit and the setting that raises it, the peer that was waited for and how long.
+//! * A call that took a value and failed gives the value back inside a [`GivenBack`].
 //! * A full queue or an exhausted pool is an outcome the caller handles in the
 //!   normal course, so it has a variant of its own and is never logged.
 //! * Bytes from a peer never panic; they become errors. A programmer's error
@@ -29,7 +26,8 @@
 //! * `anyhow` appears in the binary only.
 
 mod deadline;
-mod seldom;
+mod given_back;
+mod log_limit;
 mod stack;
 mod thread;
 mod ticks;
@@ -43,118 +41,149 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 pub use deadline::{Deadline, Instant};
-pub use seldom::Seldom;
+pub use given_back::GivenBack;
+#[doc(hidden)]
+pub use log_limit::LogLimit;
+#[doc(hidden)]
 pub use stack::stack_below;
-pub use thread::{JoinHandle, Switches, Thread, current, ran_for, spawn, switches};
+#[doc(hidden)]
+pub use thread::{ContextSwitches, context_switches, ran_for};
+pub use thread::{JoinHandle, Thread, current, spawn};
 #[doc(hidden)]
 pub use thread::{fault, set_fault};
 pub(crate) use thread::{park_on_machine, spawn_on_machine, this_thread, yield_now};
 
-/// A source of time, sleep, randomness and threads for the threads that entered it.
-pub trait World: Send + Sync {
-    /// The present moment of this world.
+/// A source of time, sleep, randomness and threads for the threads that [entered](enter) it.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use egret_net::rt::{self, Instant, Runtime};
+///
+/// /// Its clock shows one second, for ever.
+/// struct Stopped;
+///
+/// impl Runtime for Stopped {
+///     fn now(&self) -> Instant {
+///         Instant::from_nanos(1_000_000_000)
+///     }
+///     fn park(&self, _until: Option<Instant>) {}
+///     fn random(&self) -> u64 {
+///         4
+///     }
+/// }
+///
+/// let entered = rt::enter(Arc::new(Stopped));
+/// assert_eq!(rt::now().as_nanos(), 1_000_000_000);
+/// drop(entered);
+/// ```
+pub trait Runtime: Send + Sync {
+    /// The present moment of this runtime.
     fn now(&self) -> Instant;
-    /// Lets the world go on until something may have changed, at the latest
-    /// `until`. May return early for no reason.
+    /// Lets time pass in this runtime until something may have changed, at the latest `until`. May
+    /// return early for no reason.
     fn park(&self, until: Option<Instant>);
-    /// 64 random bits, repeatable if the world is seeded.
+    /// 64 random bits, repeatable if the runtime is seeded.
     fn random(&self) -> u64;
-    /// Starts a thread of this world, if the world can. One thread of a world runs at a time, until
-    /// it parks or ends.
+    /// Starts a thread of this runtime, if the runtime has threads. One thread of a runtime runs at
+    /// a time, until it parks or ends.
     ///
     /// # Errors
     ///
-    /// If the world has no thread to give.
+    /// If the runtime has no thread to give.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Thread> {
         let _ = (name, body);
-        let why = "this simulated world runs all its nodes on one thread";
+        let why = "this simulated runtime runs all its nodes on one thread";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
-    /// Ends the present or next park of a thread of this world.
+    /// Ends the present or next park of a thread of this runtime.
     fn unpark(&self, thread: ThreadId) {
         let _ = thread;
     }
-    /// A thread of this world has panicked with this.
+    /// A thread of this runtime has panicked, with `why`.
     fn panicked(&self, why: &(dyn Any + Send)) {
         let _ = why;
     }
-    /// Whether nodes have threads of their own here; else somebody polls them.
+    /// Whether nodes of this runtime have threads of their own. If not, the program polls them.
     fn has_background(&self) -> bool {
         false
     }
 }
 
-/// Puts the calling thread into `world` until the guard is dropped.
+/// Puts the calling thread into `runtime` until the guard is dropped; [`Runtime`] has an example.
 ///
-/// Entries nest; the innermost world answers.
+/// Entries nest; the innermost runtime answers.
 #[must_use]
-pub fn enter(world: Arc<dyn World>) -> Entered {
-    let kept = Arc::clone(&world);
-    WORLDS.with_borrow_mut(|worlds| worlds.push(world));
-    IN_WORLD.set(true);
-    Entered { world: kept, _thread_bound: std::marker::PhantomData }
+pub fn enter(runtime: Arc<dyn Runtime>) -> EnteredRuntime {
+    let kept = Arc::clone(&runtime);
+    RUNTIMES.with_borrow_mut(|runtimes| runtimes.push(runtime));
+    IS_SIMULATED.set(true);
+    EnteredRuntime { runtime: kept, _thread_bound: std::marker::PhantomData }
 }
 
-/// Keeps its thread in a [`World`]; made by [`enter`].
-pub struct Entered {
-    world: Arc<dyn World>,
+/// Keeps its thread in a [`Runtime`]; made by [`enter`].
+pub struct EnteredRuntime {
+    runtime: Arc<dyn Runtime>,
     _thread_bound: std::marker::PhantomData<*const ()>,
 }
 
-impl Drop for Entered {
+impl Drop for EnteredRuntime {
     fn drop(&mut self) {
-        WORLDS.with_borrow_mut(|worlds| {
-            let own = worlds.iter().rposition(|world| Arc::ptr_eq(world, &self.world));
-            let removed = own.map(|at| worlds.remove(at));
-            IN_WORLD.set(!worlds.is_empty());
+        RUNTIMES.with_borrow_mut(|runtimes| {
+            let own = runtimes.iter().rposition(|runtime| Arc::ptr_eq(runtime, &self.runtime));
+            let removed = own.map(|at| runtimes.remove(at));
+            IS_SIMULATED.set(!runtimes.is_empty());
             removed
         });
     }
 }
 
-impl fmt::Debug for Entered {
+impl fmt::Debug for EnteredRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Entered")
+        f.write_str("EnteredRuntime")
     }
 }
 
-/// The present moment.
+/// The present moment; [`Instant`] has an example.
 #[must_use]
 #[inline]
 pub fn now() -> Instant {
-    match world() {
+    match runtime() {
         None => ticks::monotonic(),
-        Some(world) => world.now(),
+        Some(runtime) => runtime.now(),
     }
 }
 
-/// What the clock said to the calling thread last: for who knows that it was asked a moment ago, and
-/// can do with a little less. In a simulated world, whose clock stands still meanwhile, the present.
+/// The answer that [`now`] gave the calling thread last, without a new reading of the clock: for
+/// callers that know that the last reading was a moment ago. In a simulated runtime, the present.
+#[doc(hidden)]
 #[must_use]
 #[inline]
-pub fn lately() -> Instant {
-    match world() {
-        None => ticks::told(),
-        Some(world) => world.now(),
+pub fn last_now() -> Instant {
+    match runtime() {
+        None => ticks::last(),
+        Some(runtime) => runtime.now(),
     }
 }
 
-/// The machine's clock, whatever world the calling thread is in: for what is
-/// measured, not simulated.
+/// The machine's clock, whatever runtime the calling thread is in: for measurements.
 #[cfg(feature = "limits")]
-pub(crate) fn machine_now() -> Instant {
+#[doc(hidden)]
+#[must_use]
+pub fn machine_now() -> Instant {
     ticks::monotonic()
 }
 
-/// Sleeps until [unparked](Thread::unpark) or until `until`; may return early.
+/// Sleeps until [unparked](Thread::unpark) or until `until`; may return early. [`Thread`] has an
+/// example.
 pub fn park(until: Option<Instant>) {
-    match world() {
+    match runtime() {
         None => thread::park(until),
-        Some(world) => world.park(until),
+        Some(runtime) => runtime.park(until),
     }
 }
 
-/// Sleeps for `duration`.
+/// Sleeps for `duration`; [`Instant`] has an example.
 pub fn sleep(duration: Duration) {
     let until = now() + duration;
     while now() < until {
@@ -162,15 +191,18 @@ pub fn sleep(duration: Duration) {
     }
 }
 
-/// 64 random bits: from the operating system, or from the seed of the world
-/// the thread is in.
+/// 64 random bits: from the operating system, or from the seed of the runtime the thread is in.
+///
+/// ```
+/// assert_ne!(egret_net::rt::random(), egret_net::rt::random());
+/// ```
 ///
 /// # Panics
 ///
 /// If the operating system has no randomness to give.
 #[must_use]
 pub fn random() -> u64 {
-    match world() {
+    match runtime() {
         None => {
             let mut bytes = [0; 8];
             let flags = rustix::rand::GetRandomFlags::empty();
@@ -178,38 +210,40 @@ pub fn random() -> u64 {
             assert_eq!(filled, bytes.len(), "getrandom never splits eight bytes");
             u64::from_ne_bytes(bytes)
         }
-        Some(world) => world.random(),
+        Some(runtime) => runtime.random(),
     }
 }
 
 #[inline]
-fn world() -> Option<Arc<dyn World>> {
-    if in_world() { innermost() } else { None }
+fn runtime() -> Option<Arc<dyn Runtime>> {
+    if is_simulated() { innermost() } else { None }
 }
 
 #[cold]
-fn innermost() -> Option<Arc<dyn World>> {
-    WORLDS.with_borrow(|worlds| worlds.last().cloned())
+fn innermost() -> Option<Arc<dyn Runtime>> {
+    RUNTIMES.with_borrow(|runtimes| runtimes.last().cloned())
 }
 
-/// Whether nodes have threads of their own where the calling thread is: in the real world, and in a
-/// [`World`] that says so.
+/// Whether nodes that the calling thread makes have threads of their own: outside a simulated
+/// runtime, and in a [`Runtime`] that says so.
+#[doc(hidden)]
 #[must_use]
 pub fn has_background() -> bool {
-    world().is_none_or(|world| world.has_background())
+    runtime().is_none_or(|runtime| runtime.has_background())
 }
 
-/// Whether the calling thread is in a simulated world.
+/// Whether the calling thread has entered a [`Runtime`].
+#[doc(hidden)]
 #[must_use]
 #[inline]
-pub fn in_world() -> bool {
-    IN_WORLD.get()
+pub fn is_simulated() -> bool {
+    IS_SIMULATED.get()
 }
 
 thread_local! {
-    /// Whether there are any: asked far more often than they change.
-    static IN_WORLD: Cell<bool> = const { Cell::new(false) };
-    static WORLDS: RefCell<Vec<Arc<dyn World>>> = const { RefCell::new(Vec::new()) };
+    /// Whether `RUNTIMES` has an entry: read far more often than the entries change.
+    static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
+    static RUNTIMES: RefCell<Vec<Arc<dyn Runtime>>> = const { RefCell::new(Vec::new()) };
 }
 
 #[cfg(test)]
@@ -221,7 +255,7 @@ mod tests {
     #[derive(Debug)]
     struct Stepping(Mutex<u64>);
 
-    impl World for Stepping {
+    impl Runtime for Stepping {
         fn now(&self) -> Instant {
             Instant::from_nanos(*self.0.lock().unwrap())
         }
@@ -234,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_world_answers_for_its_thread_only_while_entered() {
+    fn a_runtime_answers_for_its_thread_only_while_entered() {
         let entered = enter(Arc::new(Stepping(Mutex::new(5))));
         assert_eq!(now(), Instant::from_nanos(5));
         sleep(Duration::from_nanos(25));

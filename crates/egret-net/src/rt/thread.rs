@@ -1,4 +1,4 @@
-//! Threads, of the real world or of a simulated one.
+//! Threads, of the machine or of a simulated runtime.
 
 use std::any::TypeId;
 use std::cell::Cell;
@@ -12,46 +12,56 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Instant, World, enter, in_world, world};
+use super::{Instant, Runtime, enter, is_simulated, runtime};
 
 /// A thread that can be unparked.
+///
+/// ```
+/// use egret_net::rt;
+///
+/// let this = rt::current();
+/// let other = rt::spawn("waker", move || this.unpark())?;
+/// rt::park(None); // until the other thread has unparked this one
+/// other.join().expect("it does not panic");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Thread {
     os: std::thread::Thread,
-    /// The simulated world that it was in when it was asked for.
-    world: Option<Weak<dyn World>>,
+    /// The simulated runtime in which [`current`] was called.
+    runtime: Option<Weak<dyn Runtime>>,
 }
 
 impl Thread {
-    /// A thread of the machine, in no world.
+    /// A thread of the machine, in no simulated runtime.
     pub(crate) const fn of(os: std::thread::Thread) -> Self {
-        Self { os, world: None }
+        Self { os, runtime: None }
     }
 
     /// Ends its present or next [`park`](super::park).
     pub fn unpark(&self) {
-        match &self.world {
+        match &self.runtime {
             None => self.os.unpark(),
-            Some(world) => {
-                world.upgrade().into_iter().for_each(|world| world.unpark(self.id()));
+            Some(runtime) => {
+                runtime.upgrade().into_iter().for_each(|runtime| runtime.unpark(self.id()));
             }
         }
     }
 
-    /// Tells it from every other thread.
+    /// The number of the thread in its process.
     #[must_use]
     pub fn id(&self) -> std::thread::ThreadId {
         self.os.id()
     }
 
-    /// What it was named when it was started; of a test, the test's name.
+    /// The name that the thread was started with; of a test, the test's name.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.os.name()
     }
 }
 
-/// A [`Waker`](std::task::Waker) of it unparks it.
+/// A [`Waker`](std::task::Waker) made of a thread unparks the thread.
 impl Wake for Thread {
     fn wake(self: Arc<Self>) {
         self.unpark();
@@ -72,23 +82,23 @@ impl fmt::Debug for Thread {
     }
 }
 
-/// Waits for a spawned thread; made by [`spawn`].
+/// Waits for a spawned thread; made by [`spawn`]. [`Thread`] has an example.
 #[derive(Debug)]
 pub struct JoinHandle<T> {
     thread: Thread,
-    ends: Ends<T>,
+    joining: JoinHandleState<T>,
 }
 
-/// How a thread says that it has ended.
+/// Where a thread leaves its result.
 #[derive(Debug)]
-enum Ends<T> {
+enum JoinHandleState<T> {
     Machine(std::thread::JoinHandle<T>),
-    World(Arc<Mutex<Left<T>>>),
+    Simulated(Arc<Mutex<ThreadResult<T>>>),
 }
 
-/// What a thread of a simulated world leaves behind.
+/// The result of a thread of a simulated runtime.
 #[derive(Debug)]
-struct Left<T> {
+struct ThreadResult<T> {
     is_over: bool,
     result: Option<std::thread::Result<T>>,
     waits: Option<Thread>,
@@ -99,28 +109,28 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// If it panicked, with what it did so.
+    /// If the thread panicked, with the payload of the panic.
     ///
     /// # Panics
     ///
-    /// If the thread waits for itself in a simulated world.
+    /// If the thread waits for itself in a simulated runtime.
     pub fn join(self) -> std::thread::Result<T> {
-        let left = match self.ends {
-            Ends::Machine(handle) => return handle.join(),
-            Ends::World(left) => left,
+        let outcome = match self.joining {
+            JoinHandleState::Machine(handle) => return handle.join(),
+            JoinHandleState::Simulated(outcome) => outcome,
         };
         let me = current();
-        assert!(me != self.thread, "a thread waits for its own end");
+        assert!(me != self.thread, "a thread joins itself");
         loop {
             {
-                let mut left = lock(&left);
-                if let Some(result) = left.result.take() {
+                let mut outcome = lock(&outcome);
+                if let Some(result) = outcome.result.take() {
                     return result;
                 }
-                if left.is_over {
-                    return Err(Box::new("the world of the thread was over before it began"));
+                if outcome.is_over {
+                    return Err(Box::new("the simulated runtime ended before the thread began"));
                 }
-                left.waits = Some(me.clone());
+                outcome.waits = Some(me.clone());
             }
             super::park(None);
         }
@@ -129,9 +139,9 @@ impl<T> JoinHandle<T> {
     /// Whether the thread has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        match &self.ends {
-            Ends::Machine(handle) => handle.is_finished(),
-            Ends::World(left) => lock(left).is_over,
+        match &self.joining {
+            JoinHandleState::Machine(handle) => handle.is_finished(),
+            JoinHandleState::Simulated(outcome) => lock(outcome).is_over,
         }
     }
 
@@ -142,64 +152,69 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// A thread of a simulated world ends, or never begins, when this is dropped.
-struct Ending<T>(Arc<Mutex<Left<T>>>);
+/// A thread of a simulated runtime ends, or never begins, when this is dropped.
+struct EndOfThread<T>(Arc<Mutex<ThreadResult<T>>>);
 
-impl<T> Drop for Ending<T> {
+impl<T> Drop for EndOfThread<T> {
     fn drop(&mut self) {
         let waits = {
-            let mut left = lock(&self.0);
-            left.is_over = true;
-            left.waits.take()
+            let mut outcome = lock(&self.0);
+            outcome.is_over = true;
+            outcome.waits.take()
         };
         waits.into_iter().for_each(|waits| waits.unpark());
     }
 }
 
-fn lock<T>(left: &Mutex<Left<T>>) -> std::sync::MutexGuard<'_, Left<T>> {
-    left.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(outcome: &Mutex<ThreadResult<T>>) -> std::sync::MutexGuard<'_, ThreadResult<T>> {
+    outcome.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The calling thread.
+/// The calling thread; [`Thread`] has an example.
 #[must_use]
 pub fn current() -> Thread {
-    Thread { os: this_thread(), world: world().map(|world| Arc::downgrade(&world)) }
+    Thread { os: this_thread(), runtime: runtime().map(|runtime| Arc::downgrade(&runtime)) }
 }
 
-/// The calling thread as one of the machine.
+/// The calling thread, as the machine knows it.
 pub(crate) fn this_thread() -> std::thread::Thread {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     std::thread::current()
 }
 
 /// How often a thread has left its core.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Switches {
-    /// It waited for something.
+pub struct ContextSwitches {
+    /// By waiting.
     pub waited: u64,
-    /// Another thread got the core.
+    /// By preemption.
     pub lost: u64,
 }
 
-/// How often the calling thread has left its core. About 0.2 µs; in a simulated world none does.
+/// How often the calling thread has left its core. The call takes about 0.2 µs. In a simulated
+/// runtime the counts stay 0.
+#[doc(hidden)]
 #[must_use]
-pub fn switches() -> Switches {
-    if in_world() {
-        return Switches::default();
+pub fn context_switches() -> ContextSwitches {
+    if is_simulated() {
+        return ContextSwitches::default();
     }
     getrusage(UsageWho::RUSAGE_THREAD).map_or_else(
-        |_| Switches::default(),
-        |usage| Switches {
+        |_| ContextSwitches::default(),
+        |usage| ContextSwitches {
             waited: usage.voluntary_context_switches().unsigned_abs(),
             lost: usage.involuntary_context_switches().unsigned_abs(),
         },
     )
 }
 
-/// How long the calling thread has run on a core. About 0.2 µs; in a simulated world as long as it is.
+/// How long the calling thread has run on a core. The call takes about 0.2 µs. In a simulated
+/// runtime, the time since its start.
+#[doc(hidden)]
 #[must_use]
 pub fn ran_for() -> Duration {
-    if in_world() {
+    if is_simulated() {
         return Duration::from_nanos(super::now().as_nanos());
     }
     let ran = clock_gettime(ClockId::ThreadCPUTime);
@@ -207,24 +222,25 @@ pub fn ran_for() -> Duration {
     Duration::new(ran.tv_sec.unsigned_abs(), nanos)
 }
 
-/// Starts a thread: of the simulated world that the caller is in, if it is in one.
+/// Starts a thread, in the simulated runtime that the caller is in, if it is in one; [`Thread`] has an
+/// example.
 ///
 /// # Errors
 ///
-/// If the operating system, or the world, has no thread to give.
+/// If the operating system, or the runtime, has no thread to give.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    if let Some(world) = world() {
-        return spawn_in(&world, name, body);
+    if let Some(runtime) = runtime() {
+        return spawn_in(&runtime, name, body);
     }
     let handle = spawn_on_machine(name, body)?;
     let thread = Thread::of(handle.thread().clone());
-    Ok(JoinHandle { thread, ends: Ends::Machine(handle) })
+    Ok(JoinHandle { thread, joining: JoinHandleState::Machine(handle) })
 }
 
-/// Starts a thread of the machine, whatever world the calling thread is in.
+/// Starts a thread of the machine, whatever runtime the calling thread is in.
 pub(crate) fn spawn_on_machine<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -234,30 +250,31 @@ pub(crate) fn spawn_on_machine<T: Send + 'static>(
 }
 
 fn spawn_in<T: Send + 'static>(
-    world: &Arc<dyn World>,
+    runtime: &Arc<dyn Runtime>,
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    let left = Arc::new(Mutex::new(Left { is_over: false, result: None, waits: None }));
-    let (ending, world_of, fault) = (Ending(Arc::clone(&left)), Arc::clone(world), fault());
+    let outcome = Arc::new(Mutex::new(ThreadResult { is_over: false, result: None, waits: None }));
+    let (ending, runtime_of, fault) =
+        (EndOfThread(Arc::clone(&outcome)), Arc::clone(runtime), fault());
     let run = move || {
-        let entered = enter(Arc::clone(&world_of));
+        let entered = enter(Arc::clone(&runtime_of));
         set_fault(fault);
         let result = catch_unwind(AssertUnwindSafe(body));
         if let Err(why) = &result {
-            world_of.panicked(&**why);
+            runtime_of.panicked(&**why);
         }
         lock(&ending.0).result = Some(result);
         drop(ending);
         drop(entered);
     };
-    let mut thread = world.spawn(name, Box::new(run))?;
-    thread.world = Some(Arc::downgrade(world));
-    Ok(JoinHandle { thread, ends: Ends::World(left) })
+    let mut thread = runtime.spawn(name, Box::new(run))?;
+    thread.runtime = Some(Arc::downgrade(runtime));
+    Ok(JoinHandle { thread, joining: JoinHandleState::Simulated(outcome) })
 }
 
-/// The fault that a test has planted on the calling thread, by its type and number. What the thread
-/// spawns in a simulated world has it too.
+/// The fault that a test has planted on the calling thread, by its type and number. A thread that
+/// the calling thread spawns in a simulated runtime inherits the fault.
 #[doc(hidden)]
 #[must_use]
 pub fn fault() -> Option<(TypeId, u32)> {
@@ -274,15 +291,15 @@ thread_local! {
     static FAULT: Cell<Option<(TypeId, u32)>> = const { Cell::new(None) };
 }
 
-/// Lets another thread of the machine run: for a wait of a few instructions
-/// that lasts only if the other was preempted in them.
+/// Lets another thread of the machine run: for a wait of a few instructions, which lasts longer only
+/// if the other thread was preempted in them.
 pub(crate) fn yield_now() {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     std::thread::yield_now();
 }
 
-/// Sleeps as a thread of the machine, whatever world it is in, until it is
-/// [unparked](std::thread::Thread::unpark), at most for so long.
+/// Sleeps as a thread of the machine, whatever runtime the thread is in, until it is
+/// [unparked](std::thread::Thread::unpark), for at most `most`.
 pub(crate) fn park_on_machine(most: Duration) {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     std::thread::park_timeout(most);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::Instant;
 
 /// What a thread knows of the clock.
-struct Reading {
+struct ThreadClock {
     /// Whether the kernel was asked.
     is_read: Cell<bool>,
     /// The counter and the clock when it was asked last.
@@ -28,19 +28,19 @@ struct Reading {
     rate: Cell<u64>,
     /// For how many ticks that is good; none at first, and where there is no counter.
     good_for: Cell<u64>,
-    /// The moment that was told last.
-    told: Cell<u64>,
+    /// The last answer.
+    last: Cell<u64>,
 }
 
 thread_local! {
-    static READING: Reading = const {
-        Reading {
+    static CLOCK: ThreadClock = const {
+        ThreadClock {
             is_read: Cell::new(false),
             ticks: Cell::new(0),
             nanos: Cell::new(0),
             rate: Cell::new(0),
             good_for: Cell::new(0),
-            told: Cell::new(0),
+            last: Cell::new(0),
         }
     };
 }
@@ -48,22 +48,23 @@ thread_local! {
 /// The machine's monotonic clock, counted from the first time it was asked.
 #[inline]
 pub(super) fn monotonic() -> Instant {
-    READING.with(|reading| {
-        let passed = counter().wrapping_sub(reading.ticks.get());
-        if passed >= reading.good_for.get() {
-            return reading.ask();
+    CLOCK.with(|clock| {
+        let passed = counter().wrapping_sub(clock.ticks.get());
+        if passed >= clock.good_for.get() {
+            return clock.ask();
         }
-        reading.tell(reading.nanos.get() + ((passed * reading.rate.get()) >> 32))
+        clock.tell(clock.nanos.get() + ((passed * clock.rate.get()) >> 32))
     })
 }
 
-/// What the clock said to the calling thread last; the start of the process if it was never asked.
+/// The moment that [`monotonic`] answered on the calling thread last; the start of the process if it
+/// never did.
 #[inline]
-pub(super) fn told() -> Instant {
-    READING.with(|reading| Instant::from_nanos(reading.told.get()))
+pub(super) fn last() -> Instant {
+    CLOCK.with(|clock| Instant::from_nanos(clock.last.get()))
 }
 
-impl Reading {
+impl ThreadClock {
     /// Asks the kernel, and remembers what the counter said meanwhile.
     #[cold]
     fn ask(&self) -> Instant {
@@ -97,11 +98,11 @@ impl Reading {
         self.tell(nanos)
     }
 
-    /// A moment, not before the one that was told last.
+    /// A moment, not before the one that was answered last.
     #[inline]
     fn tell(&self, nanos: u64) -> Instant {
-        let nanos = nanos.max(self.told.get());
-        self.told.set(nanos);
+        let nanos = nanos.max(self.last.get());
+        self.last.set(nanos);
         Instant::from_nanos(nanos)
     }
 }
@@ -205,7 +206,7 @@ mod tests {
             assert!(now.as_nanos() + SLACK >= least, "{now:?} is before {least} ns");
             assert!(now.as_nanos() <= most + SLACK, "{now:?} is behind {most} ns");
             before = now;
-            by_counter += u32::from(READING.with(|reading| reading.good_for.get() > 0));
+            by_counter += u32::from(CLOCK.with(|clock| clock.good_for.get() > 0));
         }
         assert!(by_counter == 0 || has_counter());
     }

@@ -1,10 +1,11 @@
 //! A lock, a role for threads that share a nic, and the threads of which one is on duty.
 
-pub mod behind;
+pub mod deferred;
 mod mutex;
 
 pub use mutex::Mutex;
 
 pub use crate::atomics::{
-    Baton, Begun, Employed, Entered, Ground, Next, Order, Roster, Seat, Seated, Turn, Waited,
+    DriverKind, DrivingRole, DutyTask, Employment, NextHolder, QueuedWaiter, RoleAttempt,
+    RoleGuard, RoleWait, RoleWaiter, Roster, RosterOrder,
 };

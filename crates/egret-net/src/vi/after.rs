@@ -4,7 +4,7 @@
 use std::task::Waker;
 
 use super::contained::contained;
-use super::machine::{ConnectPromise, Made};
+use super::machine::{ConnectPromise, NewConnection};
 use super::{ConnectError, Notices, Settled};
 use crate::rt::{self, Instant};
 
@@ -18,7 +18,7 @@ pub struct After {
     /// Whether something has happened that a waiting thread may want to look at: a caller, the
     /// end of a connection, eager messages or room for them. Completions need not say so.
     pub happened: bool,
-    settled: Vec<(ConnectPromise, Result<Made, ConnectError>)>,
+    settled: Vec<(ConnectPromise, Result<NewConnection, ConnectError>)>,
     now: Option<Instant>,
 }
 
@@ -31,7 +31,7 @@ impl After {
     }
 
     /// A connection was made, or was not.
-    pub fn settle(&mut self, promise: ConnectPromise, result: Result<Made, ConnectError>) {
+    pub fn settle(&mut self, promise: ConnectPromise, result: Result<NewConnection, ConnectError>) {
         self.happened = true;
         self.settled.push((promise, result));
     }

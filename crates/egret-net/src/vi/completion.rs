@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::cast_slice_mut;
 
-use super::inbox::Inbox;
+use super::inbox::CompletionInbox;
 use super::{Descriptor, Handed, Notices, RemoteSlice, Segment, ViError};
-use crate::buf::{Buf, CastError, CastReason, Kind, Plain, Typed};
+use crate::buf::{Buf, Kind, MemoryError, Plain, Typed};
+use crate::rt::GivenBack;
 
 /// A descriptor that came back from the fabric, with the [`Report`] of what
 /// became of it: `completion.tag` is the report's.
@@ -124,11 +125,12 @@ impl Completion {
     /// # Panics
     ///
     /// If something other than one buffer was posted.
-    pub fn into_typed<T: Plain>(mut self) -> Result<Typed<T>, CastError> {
+    pub fn into_typed<T: Plain>(mut self) -> Result<Typed<T>, GivenBack<Buf, MemoryError>> {
         match self.0.note_mut().report.kind.take() {
             Some(sent) if sent != T::kind() => {
-                let reason = CastReason::OtherType { sent, asked: T::kind() };
-                Err(CastError { reason, buf: self.into_buf() })
+                let (sent, asked) = (Box::new(sent), Box::new(T::kind()));
+                let why = MemoryError::OtherType { sent, asked };
+                Err(GivenBack { why, what: self.into_buf() })
             }
             _ => self.into_buf().typed(),
         }
@@ -266,9 +268,9 @@ pub(super) struct Note {
     gives: bool,
     /// Whether it is of the eager class.
     eager: bool,
-    way: Way,
+    progress: SendProgress,
     /// Where it completes. It stays, so that posting it again costs no count.
-    inbox: Option<Arc<Inbox>>,
+    inbox: Option<Arc<CompletionInbox>>,
     report: Report,
 }
 
@@ -277,14 +279,21 @@ impl Default for Note {
         let (vi, op) = (ViId(0), OpKind::Send);
         let ticket = Ticket { vi, number: 0 };
         let report = Report { vi, ticket, op, status: Ok(()), len: 0, tag: 0, kind: None };
-        Self { op: Op::Send, gives: false, eager: false, way: Way::default(), inbox: None, report }
+        Self {
+            op: Op::Send,
+            gives: false,
+            eager: false,
+            progress: SendProgress::default(),
+            inbox: None,
+            report,
+        }
     }
 }
 
 /// What a fabric keeps of a message that is under way: its bytes, the number of
 /// what the last of them went with, and which message it is.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Way {
+pub(crate) struct SendProgress {
     pub len: u64,
     pub last: u64,
     pub message: u64,
@@ -309,7 +318,7 @@ impl Posted {
         ticket: Ticket,
         op: Op,
         mut descriptor: Descriptor,
-        inbox: &Arc<Inbox>,
+        inbox: &Arc<CompletionInbox>,
     ) -> Self {
         let kind = if op == Op::Recv { None } else { descriptor.kind().cloned() };
         let note = descriptor.note_mut();
@@ -380,13 +389,13 @@ impl Posted {
     }
 
     #[inline]
-    pub(crate) fn way(&self) -> &Way {
-        &self.note().way
+    pub(crate) fn progress(&self) -> &SendProgress {
+        &self.note().progress
     }
 
     #[inline]
-    pub(crate) fn way_mut(&mut self) -> &mut Way {
-        &mut self.descriptor_mut().note_mut().way
+    pub(crate) fn progress_mut(&mut self) -> &mut SendProgress {
+        &mut self.descriptor_mut().note_mut().progress
     }
 
     /// Whether a message of `len` bytes and elements of `kind` may be received
@@ -478,12 +487,12 @@ impl Posted {
 impl Completion {
     /// Where it goes.
     #[inline]
-    pub(super) fn inbox(&self) -> &Arc<Inbox> {
+    pub(super) fn inbox(&self) -> &Arc<CompletionInbox> {
         Self::inbox_of(&self.0)
     }
 
     #[inline]
-    fn inbox_of(descriptor: &Descriptor) -> &Arc<Inbox> {
+    fn inbox_of(descriptor: &Descriptor) -> &Arc<CompletionInbox> {
         descriptor.note().inbox.as_ref().expect("it was posted")
     }
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use super::handle::Handle;
-use super::inbox::Inbox;
+use super::handle::ViHandle;
+use super::inbox::CompletionInbox;
 use super::machine::ConnId;
-use super::over_posted::{Member, OverPosted};
+use super::over_posted::{EmulatedVi, OverPosted};
 use super::{
     CompletionQueue, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position, PostError, Posted,
-    Refused, Reliability, RemoteSlice, SendError, Ticket, ViError, ViId, ViOptions,
+    Reliability, RemoteSlice, Ticket, ViError, ViId, ViOptions,
 };
 use crate::buf::{Buf, Kind, Plain, Typed};
+use crate::rt::GivenBack;
 
 /// One end of a connection.
 ///
@@ -59,19 +60,19 @@ pub struct Vi {
     id: ViId,
     nic: Nic,
     conn: ConnId,
-    pub(super) handle: Arc<Handle>,
+    pub(super) handle: Arc<ViHandle>,
     reliability: Reliability,
     send_queue: CompletionQueue,
     recv_queue: CompletionQueue,
     drain: Drain,
     /// Its eager messages, where the fabric does not carry them itself.
-    member: Option<(Arc<OverPosted>, Arc<Member>)>,
+    member: Option<(Arc<OverPosted>, Arc<EmulatedVi>)>,
     /// The nic's, which stay as they are.
     limits: Limits,
 }
 
 impl Vi {
-    pub(super) fn new(nic: Nic, handle: Handle, options: &ViOptions, id: ViId) -> Self {
+    pub(super) fn new(nic: Nic, handle: ViHandle, options: &ViOptions, id: ViId) -> Self {
         let (handle, reliability) = (Arc::new(handle), options.reliability);
         let drain = options.drain.clone().expect("each connection has one");
         let over = drain.posted(reliability);
@@ -140,7 +141,7 @@ impl Vi {
     /// # A full lane
     ///
     /// A lane holds a bounded amount that the peer has not drained. A message that finds no room is
-    /// refused with [`SendError::Full`]. The peer makes room by draining; a peer that only polls
+    /// refused with [`PostError::LaneFull`]. The peer makes room by draining; a peer that only polls
     /// makes none. This side hears of the room, and sends again:
     ///
     /// | fabric | what a lane holds | this side hears of room |
@@ -159,7 +160,7 @@ impl Vi {
     /// `send_eager` does not look for the end of the connection. The nic finds the end when it is
     /// driven: by a poll or a wait of any thread, or by a [drain](Drain::poll) that finds nothing.
     /// Until then messages leave for nobody, and the lane may become full. From then on the answer
-    /// is [`SendError::Closed`] with
+    /// is [`PostError::Broken`] with
     ///
     /// * [`ViError::ClosedByPeer`] if the peer has disconnected, or dropped its `Vi`;
     /// * [`ViError::PeerDied`] if the peer's process has ended without that. Over `shm` and `tcp`
@@ -172,9 +173,9 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`SendError`]; nothing has left then.
+    /// See [`PostError`]; nothing has left then.
     #[inline]
-    pub fn send_eager(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+    pub fn send_eager(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError> {
         match &self.member {
             None => self.nic.hub.send(self.conn, lane, tag, parts),
             Some((over, member)) => over.send(member, lane, tag, parts),
@@ -230,8 +231,11 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the descriptor is inside.
-    pub fn post_send(&self, descriptor: Descriptor) -> Result<Ticket, PostError> {
+    /// Whatever [`PostError`] names; the descriptor is inside.
+    pub fn post_send(
+        &self,
+        descriptor: Descriptor,
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.post(Op::Send, descriptor, self.send_queue.inbox())
     }
 
@@ -285,8 +289,12 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the buffer is inside.
-    pub fn hand_over(&self, buf: impl Into<Buf>, tag: u64) -> Result<Ticket, PostError> {
+    /// Whatever [`PostError`] names; the buffer is inside.
+    pub fn hand_over(
+        &self,
+        buf: impl Into<Buf>,
+        tag: u64,
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.give(Descriptor::new(buf.into()).with_tag(tag))
     }
 
@@ -295,12 +303,12 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the buffer is inside.
+    /// Whatever [`PostError`] names; the buffer is inside.
     pub fn hand_over_typed<T: Plain>(
         &self,
         typed: Typed<T>,
         tag: u64,
-    ) -> Result<Ticket, PostError> {
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.give(Descriptor::typed(typed).with_tag(tag))
     }
 
@@ -309,22 +317,22 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the buffer is inside.
+    /// Whatever [`PostError`] names; the buffer is inside.
     pub fn hand_over_of(
         &self,
         buf: impl Into<Buf>,
         kind: Kind,
         tag: u64,
-    ) -> Result<Ticket, PostError> {
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.give(Descriptor::new(buf.into()).with_tag(tag).of_kind(kind))
     }
 
-    fn give(&self, mut descriptor: Descriptor) -> Result<Ticket, PostError> {
+    fn give(&self, mut descriptor: Descriptor) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         descriptor.note_mut().set_gives(true);
         let posted = self.post(Op::Send, descriptor, self.send_queue.inbox());
         posted.map_err(|mut refused| {
             // Posted again it is what it is posted as.
-            refused.descriptor.note_mut().set_gives(false);
+            refused.what.note_mut().set_gives(false);
             refused
         })
     }
@@ -333,8 +341,11 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the descriptor is inside.
-    pub fn post_recv(&self, descriptor: Descriptor) -> Result<Ticket, PostError> {
+    /// Whatever [`PostError`] names; the descriptor is inside.
+    pub fn post_recv(
+        &self,
+        descriptor: Descriptor,
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.post(Op::Recv, descriptor, self.recv_queue.inbox())
     }
 
@@ -343,12 +354,12 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the descriptor is inside.
+    /// Whatever [`PostError`] names; the descriptor is inside.
     pub fn post_read(
         &self,
         descriptor: Descriptor,
         from: RemoteSlice,
-    ) -> Result<Ticket, PostError> {
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.post(Op::Read(from), descriptor, self.send_queue.inbox())
     }
 
@@ -359,8 +370,12 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the descriptor is inside.
-    pub fn post_write(&self, descriptor: Descriptor, to: RemoteSlice) -> Result<Ticket, PostError> {
+    /// Whatever [`PostError`] names; the descriptor is inside.
+    pub fn post_write(
+        &self,
+        descriptor: Descriptor,
+        to: RemoteSlice,
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.post(Op::Write { to, notify: false }, descriptor, self.send_queue.inbox())
     }
 
@@ -369,12 +384,12 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// Whatever [`Refused`] names; the descriptor is inside.
+    /// Whatever [`PostError`] names; the descriptor is inside.
     pub fn post_write_notify(
         &self,
         descriptor: Descriptor,
         to: RemoteSlice,
-    ) -> Result<Ticket, PostError> {
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
         self.post(Op::Write { to, notify: true }, descriptor, self.send_queue.inbox())
     }
 
@@ -397,28 +412,28 @@ impl Vi {
         &self,
         op: Op,
         mut descriptor: Descriptor,
-        inbox: &Arc<Inbox>,
-    ) -> Result<Ticket, PostError> {
-        if let Err(reason) = self.check(&op, &mut descriptor) {
-            return Err(PostError { reason, descriptor });
+        inbox: &Arc<CompletionInbox>,
+    ) -> Result<Ticket, GivenBack<Descriptor, PostError>> {
+        if let Err(why) = self.check(&op, &mut descriptor) {
+            return Err(GivenBack { why, what: descriptor });
         }
         let Some(number) = inbox.reserve() else {
-            let reason = Refused::CompletionsFull { capacity: inbox.capacity() };
-            return Err(PostError { reason, descriptor });
+            let why = PostError::CompletionsFull { capacity: inbox.capacity() };
+            return Err(GivenBack { why, what: descriptor });
         };
         let ticket = Ticket::new(self.id, number, matches!(op, Op::Recv));
         match self.nic.hub.post(self.conn, Posted::new(ticket, op, descriptor, inbox)) {
             Ok(()) => Ok(ticket),
             Err(unposted) => {
-                let (reason, posted) = unposted.into_parts();
-                Err(PostError { reason, descriptor: posted.withdraw() })
+                let (why, posted) = unposted.into_parts();
+                Err(GivenBack { why, what: posted.withdraw() })
             }
         }
     }
 
     /// What there is to object to. Most posts are a send or a receive of one segment.
     #[inline]
-    fn check(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
+    fn check(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), PostError> {
         let simple = match (op, descriptor.only()) {
             (Op::Send, Some(only)) => !only.is_fresh() && only.len() <= self.limits.transfer_max,
             (Op::Recv, Some(only)) => only.bytes_mut().is_some(),
@@ -428,28 +443,28 @@ impl Vi {
     }
 
     #[cold]
-    fn check_all(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
+    fn check_all(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), PostError> {
         let limits = &self.limits;
         descriptor.unland();
         let (have, max) = (descriptor.segment_count(), limits.segments_max);
         if have > max as usize {
-            return Err(Refused::TooManySegments { have, max });
+            return Err(PostError::TooManySegments { have, max });
         }
         let (len, max) = (descriptor.len(), limits.transfer_max);
         if len > max && op.kind() != OpKind::Recv {
-            return Err(Refused::TooLarge { len, max });
+            return Err(PostError::TooLarge { len, max });
         }
         if descriptor.is_landing() && (have > 1 || descriptor.has_fresh()) {
-            return Err(Refused::Fresh);
+            return Err(PostError::Fresh);
         }
         if descriptor.has_fresh() && (op.kind() != OpKind::Recv || have > 1) {
-            return Err(Refused::Fresh);
+            return Err(PostError::Fresh);
         }
         if matches!(op, Op::Recv | Op::Read(_)) && !descriptor.is_writable() {
-            return Err(Refused::ReadOnly);
+            return Err(PostError::ReadOnly);
         }
         if matches!(op, Op::Read(_) | Op::Write { .. }) && !self.reliability().is_reliable() {
-            return Err(Refused::Unreliable);
+            return Err(PostError::Unreliable);
         }
         Ok(())
     }

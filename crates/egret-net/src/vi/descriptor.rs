@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::completion::Note;
-use super::landing::Spot;
+use super::landing::PlacementReceive;
 use super::{Segment, ViError};
 use crate::buf::{Buf, Kind, Plain, Shared, Typed};
 
@@ -27,24 +27,24 @@ use crate::buf::{Buf, Kind, Plain, Shared, Typed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
-pub struct Descriptor(pub(super) Box<Body>);
+pub struct Descriptor(pub(super) Box<DescriptorBody>);
 
 #[derive(Default)]
-pub(super) struct Body {
+pub(super) struct DescriptorBody {
     pub(super) first: Option<Segment>,
     pub(super) rest: Vec<Segment>,
     tag: u64,
     kind: Option<Kind>,
     note: Note,
     /// If it is a receive that asks where larger messages go.
-    pub(super) spot: Option<Box<Spot>>,
+    pub(super) spot: Option<Box<PlacementReceive>>,
 }
 
 impl Descriptor {
     /// A descriptor of one segment.
     #[must_use]
     pub fn new(segment: impl Into<Segment>) -> Self {
-        Self(Box::new(Body { first: Some(segment.into()), ..Body::default() }))
+        Self(Box::new(DescriptorBody { first: Some(segment.into()), ..DescriptorBody::default() }))
     }
 
     /// A descriptor of no bytes: a message that is only its tag, or a receive
@@ -241,7 +241,7 @@ impl Descriptor {
     }
 
     /// Makes the memory for a message that is about to arrive, if that is made then:
-    /// fresh memory, or what its [`Landing`](super::Landing) supplies.
+    /// fresh memory, or what its [`DirectPlacement`](super::DirectPlacement) supplies.
     ///
     /// # Errors
     ///

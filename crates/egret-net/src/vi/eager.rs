@@ -2,18 +2,15 @@
 //!
 //! There is neither a descriptor nor a completion, and the receiver posts nothing: it
 //! [drains](Drain). What a lane holds is bounded, and a sender that is ahead of its receiver
-//! is told so ([`SendError::Full`]).
+//! is told so ([`PostError::LaneFull`]).
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use thiserror::Error;
-
-use super::hub::{Clock, Hub};
+use super::hub::{Hub, WaitClock};
 use super::over_posted::OverPosted;
-use super::{Reliability, ViError, ViId};
+use super::{PostError, Reliability, ViError, ViId};
 use crate::rt::Deadline;
 
 /// Bytes of the largest eager message.
@@ -62,73 +59,6 @@ impl Position {
     }
 }
 
-/// Why an eager message was not sent. Nothing of the message has left. What a lane holds, and when
-/// the end of a peer is known, stands with [`Vi::send_eager`](super::Vi::send_eager).
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SendError {
-    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: drain,
-    /// wait, and send again. A wait of the nic ends when there may be room; over `shm` that is when
-    /// the peer has drained a quarter of the lane. Over fabrics that do not
-    /// [carry](Drain::is_native) eager messages this side hears of the room when it drains: for a
-    /// program that only polls and sends, the lane stays full. Two sides that flood each other both
-    /// drain, or neither gets room.
-    ///
-    /// ```
-    /// # use egret_net::rt::Instant;
-    /// # use egret_net::vi::{Lane, Position, SendError, Sink, Vi};
-    /// fn send(
-    ///     vi: &Vi,
-    ///     bytes: &[u8],
-    ///     until: Instant,
-    ///     sink: &mut Sink<'_>,
-    /// ) -> Result<Position, SendError> {
-    ///     loop {
-    ///         // The poll finds the end of the peer, the drain finds room.
-    ///         let seen = vi.nic().poll();
-    ///         let drained = vi.drain().take(16, sink);
-    ///         match vi.send_eager(Lane::Talk, 0, &[bytes]) {
-    ///             Err(SendError::Full) if vi.nic().now() < until => {
-    ///                 if drained == 0 {
-    ///                     vi.nic().wait(seen, Some(until));
-    ///                 }
-    ///             }
-    ///             sent => return sent,
-    ///         }
-    ///     }
-    /// }
-    /// ```
-    #[error("the lane is full: the peer has not drained what was sent before")]
-    Full,
-    /// The connection is in the error state, for this reason: the peer has
-    /// [closed](ViError::ClosedByPeer) it or [died](ViError::PeerDied), this side has
-    /// [closed](ViError::Closed) it, or something else went wrong. A nic finds the end of a peer
-    /// when it is driven; until then messages leave, or the lane is [full](SendError::Full).
-    #[error("the connection is closed: {0}")]
-    Closed(ViError),
-    /// More bytes than an eager message has.
-    #[error("a message of {len} bytes; an eager one has at most {max}: post it")]
-    TooLarge {
-        /// Bytes of the parts together.
-        len: usize,
-        /// [`EAGER_MAX`].
-        max: usize,
-    },
-}
-
-impl SendError {
-    /// The bytes of `parts` together, if an eager message can have them.
-    ///
-    /// # Errors
-    ///
-    /// If they are too many.
-    #[inline]
-    pub fn check(parts: &[&[u8]]) -> Result<usize, Self> {
-        let len = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
-        if len > EAGER_MAX { Err(Self::TooLarge { len, max: EAGER_MAX }) } else { Ok(len) }
-    }
-}
-
 /// The connection that a drained message came by, to answer on.
 pub trait Reply {
     /// Which connection it is.
@@ -137,10 +67,10 @@ pub trait Reply {
     ///
     /// # Errors
     ///
-    /// See [`SendError`]. Of a message that finds no room the answer is
-    /// [`Full`](SendError::Full), too: the function keeps the message, for whoever drains to send
+    /// See [`PostError`]. Of a message that finds no room the answer is
+    /// [`Full`](PostError::LaneFull), too: the function keeps the message, for whoever drains to send
     /// when the drain is over. Inside a drain nothing may wait.
-    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError>;
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError>;
 }
 
 /// What drained messages are passed to: the connection each came by, its tag, its bytes.
@@ -199,18 +129,6 @@ pub struct Drain {
     posted: Option<Arc<OverPosted>>,
     /// Whether it carries some itself.
     is_native: bool,
-}
-
-/// Why a wait for eager messages ended without one.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum DrainError {
-    /// The deadline passed.
-    #[error("no eager message within {waited:?}")]
-    TimedOut {
-        /// How long.
-        waited: Duration,
-    },
 }
 
 impl Drain {
@@ -308,8 +226,8 @@ impl Drain {
         budget: usize,
         deadline: impl Into<Deadline>,
         mut sink: impl FnMut(&mut dyn Reply, u64, &[u8]),
-    ) -> Result<usize, DrainError> {
-        let (mut spin, mut clock) = (self.hub.spin_for_eager(), Clock::of(deadline.into()));
+    ) -> Result<usize, ViError> {
+        let (mut spin, mut clock) = (self.hub.spin_for_eager(), WaitClock::of(deadline.into()));
         loop {
             match self.take(budget, &mut sink) {
                 0 => {}
@@ -320,7 +238,7 @@ impl Drain {
             }
             match clock.until(&self.hub) {
                 Ok(until) => spin.wait(until),
-                Err(waited) => return Err(DrainError::TimedOut { waited }),
+                Err(waited) => return Err(ViError::NoEagerMessage { waited }),
             }
         }
     }

@@ -13,7 +13,7 @@ use super::eager::Lane;
 /// What stands before the bytes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EagerHead {
-    pub what: What,
+    pub what: EagerKind,
     pub lane: Lane,
     /// How far its writer has sent on the lane, with this message or request; the low bits.
     pub position: u32,
@@ -23,7 +23,7 @@ pub(super) struct EagerHead {
 
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EagerKind {
     Message = 0,
     Credit = 1,
     Ask = 2,
@@ -47,7 +47,8 @@ impl EagerHead {
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let head = bytes.first_chunk::<{ Self::LEN }>()?;
         let [what, lane, 0, 0, ref numbers @ ..] = *head else { return None };
-        let what = [What::Message, What::Credit, What::Ask].get(usize::from(what))?;
+        let what =
+            [EagerKind::Message, EagerKind::Credit, EagerKind::Ask].get(usize::from(what))?;
         let lane = Lane::ALL.get(usize::from(lane))?;
         let (numbers, _) = numbers.as_chunks();
         let [position, talk, bulk] = *numbers else { return None };
@@ -96,14 +97,14 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_head_are_these_for_ever() {
-        let (what, lane) = (What::Ask, Lane::Bulk);
+        let (what, lane) = (EagerKind::Ask, Lane::Bulk);
         let head = EagerHead { what, lane, position: 0x0102_0304, drained: [5, 0x0600_0000] };
         assert_eq!(head.to_bytes(), *b"\x02\x01\0\0\x04\x03\x02\x01\x05\0\0\0\0\0\0\x06");
     }
 
     #[test]
     fn every_head_is_read_as_it_was_written() {
-        for what in [What::Message, What::Credit, What::Ask] {
+        for what in [EagerKind::Message, EagerKind::Credit, EagerKind::Ask] {
             for lane in Lane::ALL {
                 for (position, drained) in [(7, [0, u32::MAX]), (1 << 31, [1 << 24, 0x0102_0304])] {
                     let head = EagerHead { what, lane, position, drained };

@@ -1,15 +1,27 @@
 //! What can go wrong on a virtual interface. The conventions stand in [`rt`](crate::rt).
 
 use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Address, Descriptor, Reliability};
-use crate::buf::{Buf, Kind, RegionError};
+use super::hello::{HelloError, KeyError, SecretError};
+use super::{Address, NicOptions, Reliability};
+use crate::buf::Kind;
 
-/// Why a descriptor failed, and why a [`Vi`](super::Vi) is in the error state.
+/// Why a descriptor failed, why a [`Vi`](super::Vi) is in the error state, and why a call that waits
+/// for one ended without a result.
+///
+/// ```
+/// use egret_net::fabric::sim::Sim;
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::ViError;
+///
+/// let queue = Sim::new(1).nic("a").completion_queue(8);
+/// assert_eq!(queue.wait(Deadline::UntilDead).unwrap_err(), ViError::NothingPosted);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ViError {
@@ -30,7 +42,7 @@ pub enum ViError {
         posted: Kind,
     },
     /// The receiver has no memory for the message, or does not want it: its
-    /// [`Landing`](super::Landing) said so.
+    /// [`DirectPlacement`](super::DirectPlacement) said so.
     #[error("the receiver does not take the message: {0}")]
     NotTaken(Cow<'static, str>),
     /// A remote read or write was refused by its target.
@@ -58,6 +70,203 @@ pub enum ViError {
     /// The peer sent what the protocol does not allow.
     #[error("the peer broke the protocol: {0}")]
     Protocol(&'static str),
+    /// A blocking send or receive was not posted.
+    #[error("not posted: {0}")]
+    Refused(Box<PostError>),
+    /// A message without a type is not whole elements of the type that it was received as.
+    #[error("{bytes} bytes are not whole elements of {element}")]
+    PartialElement {
+        /// Bytes received.
+        bytes: u64,
+        /// Bytes of one element.
+        element: u64,
+    },
+    /// The deadline of a blocking send or receive passed. If the transfer had begun, the connection
+    /// is in the error state now: half a message cannot be taken back.
+    #[error(
+        "{doing} {peer} was not done within {waited:?}; the connection {}",
+        if *.broken { "was given up" } else { "goes on" }
+    )]
+    TransferTimedOut {
+        /// `"sending to"` or `"receiving from"`.
+        doing: &'static str,
+        /// The peer's host.
+        peer: String,
+        /// How long the call waited.
+        waited: Duration,
+        /// Whether the transfer had begun.
+        broken: bool,
+    },
+    /// The deadline of a wait for a completion passed.
+    #[error("no completion within {waited:?}, {outstanding} descriptors outstanding")]
+    NoCompletion {
+        /// How long the call waited.
+        waited: Duration,
+        /// Descriptors that are posted and will complete in this queue.
+        outstanding: usize,
+    },
+    /// A wait without a deadline for a completion, while nothing is posted that could complete in
+    /// this queue: it would never end.
+    #[error("nothing is posted that could complete here")]
+    NothingPosted,
+    /// The deadline of a wait for eager messages passed.
+    #[error("no eager message within {waited:?}")]
+    NoEagerMessage {
+        /// How long the call waited.
+        waited: Duration,
+    },
+}
+
+impl From<PostError> for ViError {
+    fn from(why: PostError) -> Self {
+        Self::Refused(Box::new(why))
+    }
+}
+
+/// Why a nic was not opened, or nobody can be accepted by one.
+///
+/// ```
+/// use egret_net::fabric::{Fabrics, OpenError};
+///
+/// let refused = Fabrics::default().open("smi", "a").unwrap_err();
+/// assert!(matches!(refused, OpenError::UnknownFabric { .. }), "{refused}");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No fabric of this name.
+    #[error("no fabric {name:?}; there are: {known}")]
+    UnknownFabric {
+        /// The name.
+        name: String,
+        /// Those that exist, with commas.
+        known: String,
+    },
+    /// Another nic has this name.
+    #[error("{host:?} is taken: another process, or another nic of this one, is open there")]
+    Taken {
+        /// The name.
+        host: String,
+    },
+    /// A process of another user has this name: on one machine anybody can take any.
+    #[error(
+        "process {pid} of user {user} has the name of the nic {host:?}, which any user can take; \
+         take another, with something random in it"
+    )]
+    TakenByOther {
+        /// The name.
+        host: String,
+        /// The process, if it is still there.
+        pid: i32,
+        /// Its user, as this process sees it.
+        user: u32,
+    },
+    /// The host is neither an address nor an interface of this machine.
+    #[error(
+        "no nic is opened at {host:?}: that is no address and no interface of this machine, which \
+         has: {known}"
+    )]
+    UnknownAddress {
+        /// The host.
+        host: String,
+        /// The interfaces of this machine, with commas.
+        known: String,
+    },
+    /// The interface has no address, or only one that is not ready.
+    #[error(
+        "no nic is opened at {host:?}: the interface {interface} has no address that can be used"
+    )]
+    NoAddress {
+        /// The host.
+        host: String,
+        /// The name of the interface.
+        interface: String,
+    },
+    /// This machine has no address that others can reach.
+    #[error("no nic is opened at {host:?}: no address that others can reach: {why}")]
+    Unreachable {
+        /// The host.
+        host: String,
+        /// What is in the way of each interface.
+        why: String,
+    },
+    /// The fabric is not to be had under this name on this machine.
+    #[error("no nic is opened at {host:?}: {why}")]
+    Refused {
+        /// The name.
+        host: String,
+        /// What is in the way.
+        why: String,
+    },
+    /// The secret of the nic is empty.
+    #[error(
+        "no nic is opened at {host:?}: the secret is empty, and an empty secret is everybody's; give \
+         a random one (Secret::random)"
+    )]
+    EmptySecret {
+        /// The name.
+        host: String,
+    },
+    /// The nic has no secret, and would listen beyond loopback.
+    #[error(
+        "no nic is opened at {host:?}: it would listen at {at}, beyond loopback, without a secret, \
+         and whoever reaches that address could connect; give it a secret (of a node: by \
+         EGRET_SECRET_FILE), or say in the program that everybody may connect, by \
+         insecure_without_secret()"
+    )]
+    MissingSecret {
+        /// The name.
+        host: String,
+        /// The address at which the nic would listen.
+        at: IpAddr,
+    },
+    /// Another listener has the service and the tag.
+    #[error("{service:?} with tag {tag} has a listener already")]
+    ServiceTaken {
+        /// The service's name.
+        service: String,
+        /// The tag.
+        tag: u64,
+    },
+    /// Nobody connected in time.
+    #[error("nobody connected to {service:?} with tag {tag} within {waited:?}")]
+    NotConnected {
+        /// What was listened for.
+        service: String,
+        /// Its tag.
+        tag: u64,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// A service name is at most 255 bytes.
+    #[error("a service name of {bytes} bytes; at most 255 fit")]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The fabric does not offer this level.
+    #[error("the fabric does not offer {0}")]
+    Unsupported(Reliability),
+    /// A completion queue, or a drain, of another nic would wait for this one in vain.
+    #[error("a completion queue or a drain of another nic")]
+    OtherNic,
+    /// The nic is gone.
+    #[error("the nic is down")]
+    NicDown,
+}
+
+impl OpenError {
+    /// Whether the nic has a secret that is empty, or none where one is needed.
+    #[must_use]
+    pub const fn is_secret_refused(&self) -> bool {
+        matches!(self, Self::EmptySecret { .. } | Self::MissingSecret { .. })
+    }
+
+    /// There is no nic with these options, and this is why.
+    pub(crate) fn refused<E: fmt::Display>(options: &NicOptions) -> impl FnOnce(E) -> Self {
+        let host = options.host.clone();
+        |why| Self::Refused { host, why: why.to_string() }
+    }
 }
 
 /// Why the target of a remote read or write refused it.
@@ -108,20 +317,37 @@ impl AccessError {
     }
 }
 
-/// A post that was refused; the descriptor and its buffers are inside.
-#[derive(Debug, Error)]
-#[error("not posted: {reason}")]
-pub struct PostError {
-    /// Why.
-    pub reason: Refused,
-    /// What was to be posted, untouched.
-    pub descriptor: Descriptor,
-}
-
-/// Why a post was refused.
+/// Why a descriptor was not posted, or an eager message not sent: nothing of it has left. A refused
+/// post gives the descriptor back, inside [`GivenBack`](crate::rt::GivenBack). What a lane holds, and
+/// when the end of a peer is known, stands with [`Vi::send_eager`](super::Vi::send_eager).
+///
+/// ```
+/// # use egret_net::rt::Instant;
+/// # use egret_net::vi::{Lane, Position, PostError, Sink, Vi};
+/// fn send(
+///     vi: &Vi,
+///     bytes: &[u8],
+///     until: Instant,
+///     sink: &mut Sink<'_>,
+/// ) -> Result<Position, PostError> {
+///     loop {
+///         // The poll finds the end of the peer, the drain finds room.
+///         let seen = vi.nic().poll();
+///         let drained = vi.drain().take(16, sink);
+///         match vi.send_eager(Lane::Talk, 0, &[bytes]) {
+///             Err(PostError::LaneFull) if vi.nic().now() < until => {
+///                 if drained == 0 {
+///                     vi.nic().wait(seen, Some(until));
+///                 }
+///             }
+///             sent => return sent,
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum PostError {
     /// As many descriptors are outstanding as the queue holds. An outcome, not
     /// a failure: take a completion and post again.
     #[error("the queue holds its {depth} descriptors already")]
@@ -135,7 +361,10 @@ pub enum Refused {
         /// How many completions the queue holds.
         capacity: usize,
     },
-    /// The connection is in the error state, for this reason.
+    /// The connection is in the error state, for this reason: the peer has
+    /// [closed](ViError::ClosedByPeer) it or [died](ViError::PeerDied), this side has
+    /// [closed](ViError::Closed) it, or something else went wrong. A nic finds the end of a peer
+    /// when it is driven; until then eager messages leave, or the lane is [full](Self::LaneFull).
     #[error("the connection is broken: {0}")]
     Broken(ViError),
     /// More segments than the fabric gathers.
@@ -158,12 +387,42 @@ pub enum Refused {
     #[error("a segment cannot be written: it is shared")]
     ReadOnly,
     /// Memory that is made on arrival cannot be sent, and must stand alone; so must
-    /// the own memory of a receive with a [`Landing`](super::Landing), and be there.
+    /// the own memory of a receive with a [`DirectPlacement`](super::DirectPlacement), and be there.
     #[error("a fresh segment can only be received into, alone")]
     Fresh,
     /// The connection's reliability level has no remote read and write.
     #[error("remote read and write need a reliable connection")]
     Unreliable,
+    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: drain,
+    /// wait, and send again. A wait of the nic ends when there may be room; over `shm` that is when
+    /// the peer has drained a quarter of the lane. Over fabrics that do not
+    /// [carry](super::Drain::is_native) eager messages this side hears of the room when it drains:
+    /// for a program that only polls and sends, the lane stays full. Two sides that flood each other
+    /// both drain, or neither gets room.
+    #[error("the lane is full: the peer has not drained what was sent before")]
+    LaneFull,
+    /// More bytes than an eager message has.
+    #[error("a message of {len} bytes; an eager one has at most {max}: post it")]
+    EagerTooLarge {
+        /// Bytes of the parts together.
+        len: usize,
+        /// [`EAGER_MAX`](super::EAGER_MAX).
+        max: usize,
+    },
+}
+
+impl PostError {
+    /// The bytes of `parts` together, if an eager message can have as many.
+    ///
+    /// # Errors
+    ///
+    /// If they are too many.
+    #[inline]
+    pub fn check_eager(parts: &[&[u8]]) -> Result<usize, Self> {
+        let len = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        let max = super::EAGER_MAX;
+        if len > max { Err(Self::EagerTooLarge { len, max }) } else { Ok(len) }
+    }
 }
 
 /// Why a connection was not made.
@@ -171,7 +430,7 @@ pub enum Refused {
 #[non_exhaustive]
 pub enum ConnectError {
     /// Nobody accepted in time.
-    #[error("nobody accepted {to} within {waited:?}")]
+    #[error("nobody accepted {to} within {waited:.1?}")]
     NotAccepted {
         /// Where to.
         to: Box<Address>,
@@ -179,7 +438,7 @@ pub enum ConnectError {
         waited: Duration,
     },
     /// The host is there, and nobody listened for this service in time.
-    #[error("nobody listened for {to} within {waited:?}: its host has no such service")]
+    #[error("nobody listened for {to} within {waited:.1?}: its host has no such service")]
     NotListening {
         /// Where to.
         to: Box<Address>,
@@ -188,7 +447,7 @@ pub enum ConnectError {
     },
     /// The host is there, and in time the service was listened for with other tags only.
     #[error(
-        "nobody listened for {to} within {waited:?}: its host has the service with another tag"
+        "nobody listened for {to} within {waited:.1?}: its host has the service with another tag"
     )]
     OtherTag {
         /// Where to.
@@ -196,11 +455,15 @@ pub enum ConnectError {
         /// How long.
         waited: Duration,
     },
-    /// No such host on this fabric.
-    #[error("no host {host} on this fabric")]
+    /// No such host on this fabric, or none that was reached in time.
+    #[error("host {host} was not reached{}: {why}", within(*waited))]
     UnknownHost {
         /// Its name.
         host: String,
+        /// How long.
+        waited: Duration,
+        /// What was in the way last: what the system said, or what is wrong with the name.
+        why: String,
     },
     /// The two sides ask for different levels.
     #[error("this side asks for {ours}, the other for {theirs}")]
@@ -222,15 +485,48 @@ pub enum ConnectError {
     /// A completion queue, or a drain, of another nic would wait for this one in vain.
     #[error("a completion queue or a drain of another nic")]
     OtherNic,
-    /// The other side's greeting cannot be understood.
-    #[error("the greeting was refused: {0}")]
-    Hello(#[from] super::HelloError),
-    /// The two sides do not have the same secret.
-    #[error("the secret was refused: {0}")]
-    Secret(#[from] SecretError),
-    /// The other side is not known to be the one that was called.
-    #[error("the key was refused: {0}")]
-    Key(#[from] KeyError),
+    /// The other side does not begin as an egret peer does.
+    #[error("the greeting was refused: {}", HelloError::NotEgret)]
+    NotEgret,
+    /// The peer's machine orders its bytes the other way.
+    #[error("the greeting was refused: {}", HelloError::OtherByteOrder)]
+    OtherByteOrder,
+    /// The peer speaks another protocol version.
+    #[error(
+        "the greeting was refused: {}",
+        HelloError::Version { theirs: *.theirs, ours: *.ours }
+    )]
+    OtherVersion {
+        /// The peer's version.
+        theirs: u16,
+        /// This side's version.
+        ours: u16,
+    },
+    /// The other side's greeting is too short, too long, or has a field out of its range.
+    #[error("the greeting was refused: {}", HelloError::Malformed(.0))]
+    MalformedGreeting(&'static str),
+    /// The two sides have different secrets.
+    #[error("the secret was refused: {}", SecretError::Different)]
+    OtherSecret,
+    /// The two sides have different secrets, or the peer has another key than the caller expects.
+    #[error("the secret was refused: {}", SecretError::Stranger)]
+    OtherSecretOrKey,
+    /// This side has a secret and the peer has none.
+    #[error("the secret was refused: {}", SecretError::OnlyOurs)]
+    PeerWithoutSecret,
+    /// The peer has a secret and this side has none.
+    #[error("the secret was refused: {}", SecretError::OnlyTheirs)]
+    WithoutSecret,
+    /// The peer has another key than the address, or the secret, says: somebody else answers there.
+    #[error("the key was refused: {}", KeyError::Other)]
+    OtherKey,
+    /// Which key the peer should have is not known, and whoever answers could guess the secret.
+    #[error("the key was refused: {}", KeyError::Unknown)]
+    UnknownKey,
+    /// A group has no key to prove, and the secret could be guessed by whoever hears what members
+    /// sign.
+    #[error("the key was refused: {}", KeyError::Group)]
+    GuessableGroupSecret,
     /// The host is a process of another user of this machine.
     #[error("the host belongs to user {theirs}, this process to user {ours}; they share no memory")]
     OtherUser {
@@ -253,6 +549,11 @@ pub enum ConnectError {
     NicDown,
 }
 
+/// For how long something was tried, unless that was at once.
+fn within(waited: Duration) -> String {
+    if waited < Duration::from_millis(1) { String::new() } else { format!(" within {waited:.1?}") }
+}
+
 impl ConnectError {
     /// Of a host that shows the user `theirs`, and is not of this process's user.
     pub(crate) fn other_user(theirs: u32) -> Self {
@@ -263,189 +564,58 @@ impl ConnectError {
     }
 }
 
-/// What is wrong with the secrets of two sides. Neither has told its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum SecretError {
-    /// They have different ones.
-    #[error("the peer has another one")]
-    Different,
-    /// They have different ones, or the peer's key is not the one that the caller expects.
-    #[error("the peer has another one, or another key than this side expects")]
-    Stranger,
-    /// The peer has none.
-    #[error("this side has one and the peer has none")]
-    OnlyOurs,
-    /// This side has none.
-    #[error("the peer has one and this side has none")]
-    OnlyTheirs,
+impl ConnectError {
+    /// Whether the two sides do not have the same secret: [`OtherSecret`](Self::OtherSecret),
+    /// [`OtherSecretOrKey`](Self::OtherSecretOrKey), [`PeerWithoutSecret`](Self::PeerWithoutSecret)
+    /// or [`WithoutSecret`](Self::WithoutSecret).
+    #[must_use]
+    pub const fn is_secret_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherSecret
+                | Self::OtherSecretOrKey
+                | Self::PeerWithoutSecret
+                | Self::WithoutSecret
+        )
+    }
+
+    /// Whether the other side is not known to be the one that was called:
+    /// [`OtherKey`](Self::OtherKey), [`UnknownKey`](Self::UnknownKey) or
+    /// [`GuessableGroupSecret`](Self::GuessableGroupSecret).
+    #[must_use]
+    pub const fn is_key_refused(&self) -> bool {
+        matches!(self, Self::OtherKey | Self::UnknownKey | Self::GuessableGroupSecret)
+    }
 }
 
-/// What is wrong with the key of the side that was called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum KeyError {
-    /// It has another than the address, or the secret, says: somebody else answers there.
-    #[error(
-        "the peer has another key than was expected; somebody else answers there, or it has begun \
-         another life"
-    )]
-    Other,
-    /// Which one it should have is not known, and the secret could be guessed by whoever answers.
-    #[error(
-        "which key the peer should have is not known, and whoever answers could guess this secret; \
-         give the address the peer's key, or take a random secret"
-    )]
-    Unknown,
-    /// A group has no key to prove, and the secret could be guessed by whoever hears what members
-    /// sign.
-    #[error(
-        "whoever hears the group could guess this secret, by which its members sign; take a random \
-         secret (Secret::random, or `egret secret FILE`)"
-    )]
-    Group,
+impl From<HelloError> for ConnectError {
+    fn from(why: HelloError) -> Self {
+        match why {
+            HelloError::NotEgret => Self::NotEgret,
+            HelloError::OtherByteOrder => Self::OtherByteOrder,
+            HelloError::Version { theirs, ours } => Self::OtherVersion { theirs, ours },
+            HelloError::Malformed(what) => Self::MalformedGreeting(what),
+        }
+    }
 }
 
-/// Why a nic is not opened with the secret that it was given, or without one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum NicSecretError {
-    /// It was given an empty one.
-    #[error(
-        "the secret is empty, and an empty secret is everybody's; give a random one (Secret::random)"
-    )]
-    Empty,
-    /// It has none, and would listen beyond loopback.
-    #[error(
-        "it would listen at {at}, beyond loopback, without a secret, and whoever reaches that \
-         address could connect; give it a secret (of a node: by EGRET_SECRET_FILE), or say in \
-         the program that everybody may connect, by insecure_without_secret()"
-    )]
-    Missing {
-        /// Where.
-        at: IpAddr,
-    },
+impl From<SecretError> for ConnectError {
+    fn from(why: SecretError) -> Self {
+        match why {
+            SecretError::Different => Self::OtherSecret,
+            SecretError::Stranger => Self::OtherSecretOrKey,
+            SecretError::OnlyOurs => Self::PeerWithoutSecret,
+            SecretError::OnlyTheirs => Self::WithoutSecret,
+        }
+    }
 }
 
-/// Why nobody can be accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ListenError {
-    /// Someone listens there already.
-    #[error("{service:?} with tag {tag} has a listener already")]
-    Taken {
-        /// The service's name.
-        service: String,
-        /// The tag.
-        tag: u64,
-    },
-    /// Nobody connected in time.
-    #[error("nobody connected to {service:?} with tag {tag} within {waited:?}")]
-    TimedOut {
-        /// What was listened for.
-        service: String,
-        /// Its tag.
-        tag: u64,
-        /// How long.
-        waited: Duration,
-    },
-    /// A service name is at most 255 bytes.
-    #[error("a service name of {bytes} bytes; at most 255 fit")]
-    NameTooLong {
-        /// Its length.
-        bytes: usize,
-    },
-    /// The fabric does not offer this level.
-    #[error("the fabric does not offer {0}")]
-    Unsupported(Reliability),
-    /// A completion queue, or a drain, of another nic would wait for this one in vain.
-    #[error("a completion queue or a drain of another nic")]
-    OtherNic,
-    /// The nic is gone.
-    #[error("the nic is down")]
-    NicDown,
-}
-
-/// Why a wait for a completion ended without one.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// The deadline passed.
-    #[error("no completion within {waited:?}, {outstanding} descriptors outstanding")]
-    TimedOut {
-        /// How long.
-        waited: Duration,
-        /// Descriptors that will complete here some time.
-        outstanding: usize,
-    },
-    /// Nothing is posted that could complete here, so waiting for ever would
-    /// last for ever.
-    #[error("nothing is posted that could complete here")]
-    NothingPosted,
-}
-
-/// Why a blocking send or receive failed.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum TransferError {
-    /// It was not even posted.
-    #[error("not posted: {0}")]
-    Refused(#[from] Refused),
-    /// It was posted and failed.
-    #[error(transparent)]
-    Failed(#[from] ViError),
-    /// The message came without a type, and is not whole elements of this one.
-    #[error("{bytes} bytes are not whole elements of {element}")]
-    Partial {
-        /// Bytes received.
-        bytes: u64,
-        /// Bytes of one element.
-        element: u64,
-    },
-    /// The deadline passed. If the transfer had begun, the connection is in
-    /// the error state now: half a message cannot be taken back.
-    #[error("{doing} {peer} was not done within {waited:?}; the connection {}", if *.broken { "was given up" } else { "goes on" })]
-    TimedOut {
-        /// `"sending to"` or `"receiving from"`.
-        doing: &'static str,
-        /// The peer's host.
-        peer: String,
-        /// How long.
-        waited: Duration,
-        /// Whether the transfer had begun.
-        broken: bool,
-    },
-}
-
-/// Why memory was not registered.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RegisterError {
-    /// More than the nic takes.
-    #[error("{bytes} bytes more, of {registered} registered and {max} allowed by the fabric")]
-    TooMuch {
-        /// Bytes of the region.
-        bytes: u64,
-        /// Bytes registered already.
-        registered: u64,
-        /// `limits().registrable_max`.
-        max: u64,
-    },
-    /// The operating system would not pin it.
-    #[error(transparent)]
-    Pin(#[from] RegionError),
-    /// A key must grant something.
-    #[error("neither read nor write asked for")]
-    NoAccess,
-}
-
-/// A buffer that was not exposed; it is inside.
-#[derive(Debug, Error)]
-#[error("not exposed: {reason}")]
-pub struct ExposeError {
-    /// Why.
-    #[source]
-    pub reason: RegisterError,
-    /// The buffer, untouched.
-    pub buf: Buf,
+impl From<KeyError> for ConnectError {
+    fn from(why: KeyError) -> Self {
+        match why {
+            KeyError::Other => Self::OtherKey,
+            KeyError::Unknown => Self::UnknownKey,
+            KeyError::Group => Self::GuessableGroupSecret,
+        }
+    }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::hub::Hub;
-use super::machine::{Made, Unposted};
+use super::machine::{NewConnection, Unposted};
 use super::{Counters, Posted, Ticket, ViError};
 use crate::rt::Instant;
 
 /// A connection of a machine. Dropping this releases it.
 #[derive(Debug)]
-pub(super) struct Handle {
+pub(super) struct ViHandle {
     hub: Arc<Hub>,
-    pub made: Made,
+    pub made: NewConnection,
 }
 
-impl Handle {
-    pub(super) const fn new(hub: Arc<Hub>, made: Made) -> Self {
+impl ViHandle {
+    pub(super) const fn new(hub: Arc<Hub>, made: NewConnection) -> Self {
         Self { hub, made }
     }
 
@@ -48,7 +48,7 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for ViHandle {
     fn drop(&mut self) {
         self.hub.work(|machine, after| {
             machine.release(self.made.conn, after);

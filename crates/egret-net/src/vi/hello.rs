@@ -30,7 +30,6 @@ pub struct Hello {
 
 /// Why a greeting was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
 pub enum HelloError {
     /// Not the first bytes of an egret connection.
     #[error("not an egret peer")]
@@ -49,6 +48,47 @@ pub enum HelloError {
     /// Too short, too long, or with a field out of its range.
     #[error("the greeting is malformed: {0}")]
     Malformed(&'static str),
+}
+
+/// What is wrong with the secrets of two sides. Neither has told its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SecretError {
+    /// They have different ones.
+    #[error("the peer has another secret")]
+    Different,
+    /// They have different ones, or the peer's key is not the one that the caller expects.
+    #[error("the peer has another secret, or another key than this side expects")]
+    Stranger,
+    /// The peer has none.
+    #[error("this side has a secret and the peer has none")]
+    OnlyOurs,
+    /// This side has none.
+    #[error("the peer has a secret and this side has none")]
+    OnlyTheirs,
+}
+
+/// What is wrong with the key of the side that was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// It has another than the address, or the secret, says: somebody else answers there.
+    #[error(
+        "the peer has another key than was expected; somebody else answers there, or it has begun \
+         another life"
+    )]
+    Other,
+    /// Which one it should have is not known, and the secret could be guessed by whoever answers.
+    #[error(
+        "which key the peer should have is not known, and whoever answers could guess this secret; \
+         give the address the peer's key, or take a random secret"
+    )]
+    Unknown,
+    /// A group has no key to prove, and the secret could be guessed by whoever hears what members
+    /// sign.
+    #[error(
+        "whoever hears the group could guess this secret, by which its members sign; take a random \
+         secret (Secret::random, or `egret secret FILE`)"
+    )]
+    Group,
 }
 
 /// The version this code speaks.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use super::Completion;
 use super::contained::contained;
 use super::hub::Hub;
-use crate::atomics::Joint;
+use crate::atomics::BiasedLock;
 
 /// What an inbox's owner holds: nothing is kept for somebody who is gone.
 ///
@@ -18,11 +18,11 @@ use crate::atomics::Joint;
 /// ever posted to it. So it is the drop of this, not of the last reference, that
 /// ends it.
 #[derive(Debug)]
-pub(super) struct Mailbox(Arc<Inbox>);
+pub(super) struct InboxOwner(Arc<CompletionInbox>);
 
 #[derive(Debug)]
-pub(super) struct Inbox {
-    state: Joint<State>,
+pub(super) struct CompletionInbox {
+    state: BiasedLock<InboxState>,
     /// How many are ready; written with the state. Whoever sees that something
     /// has happened on the nic sees this, too.
     ready: AtomicUsize,
@@ -33,7 +33,7 @@ pub(super) struct Inbox {
 pub(super) type Handler = Box<dyn FnMut(Completion) + Send>;
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     ready: VecDeque<Completion>,
     /// Places promised: what is ready and what is outstanding.
     reserved: usize,
@@ -49,38 +49,38 @@ struct State {
     closed: bool,
 }
 
-impl Mailbox {
+impl InboxOwner {
     pub(super) fn new(hub: &Hub, capacity: usize) -> Self {
-        Self::counting(hub, capacity, State::default())
+        Self::counting(hub, capacity, InboxState::default())
     }
 
     /// With a lock of its own, for a machine that stands on another.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn alone() -> Self {
         let (ready, event) = (AtomicUsize::new(0), OnceLock::new());
-        let state = Joint::new(State::default());
-        Self(Arc::new(Inbox { state, ready, capacity: usize::MAX / 2, event }))
+        let state = BiasedLock::new(InboxState::default());
+        Self(Arc::new(CompletionInbox { state, ready, capacity: usize::MAX / 2, event }))
     }
 
     /// For a single completion, under a number that no queue gives.
     pub(super) fn single(hub: &Hub) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(1 << 62);
         let promised = LAST.fetch_add(1, Ordering::Relaxed);
-        Self::counting(hub, 1, State { promised, ..State::default() })
+        Self::counting(hub, 1, InboxState { promised, ..InboxState::default() })
     }
 
-    fn counting(hub: &Hub, capacity: usize, state: State) -> Self {
+    fn counting(hub: &Hub, capacity: usize, state: InboxState) -> Self {
         let (ready, event) = (AtomicUsize::new(0), OnceLock::new());
-        Self(Arc::new(Inbox { state: hub.sharing(state), ready, capacity, event }))
+        Self(Arc::new(CompletionInbox { state: hub.sharing(state), ready, capacity, event }))
     }
 
     #[inline]
-    pub(super) const fn inbox(&self) -> &Arc<Inbox> {
+    pub(super) const fn inbox(&self) -> &Arc<CompletionInbox> {
         &self.0
     }
 }
 
-impl Drop for Mailbox {
+impl Drop for InboxOwner {
     fn drop(&mut self) {
         let left = self.0.state.with(|state| {
             state.closed = true;
@@ -94,7 +94,7 @@ impl Drop for Mailbox {
     }
 }
 
-impl Inbox {
+impl CompletionInbox {
     pub(super) const fn capacity(&self) -> usize {
         self.capacity
     }
@@ -162,7 +162,7 @@ impl Inbox {
     }
 
     #[inline]
-    fn pop_from(&self, state: &mut State) -> Option<Completion> {
+    fn pop_from(&self, state: &mut InboxState) -> Option<Completion> {
         let completion = state.ready.pop_front()?;
         state.reserved -= 1;
         self.ready.store(state.ready.len(), Ordering::Release);
@@ -285,7 +285,7 @@ impl Inbox {
     }
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for InboxState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ready of {} reserved", self.ready.len(), self.reserved)
     }

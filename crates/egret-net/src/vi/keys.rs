@@ -15,7 +15,7 @@ use crate::rt;
 /// and writes through this, with nothing but numbers taken from the wire.
 #[derive(Default)]
 pub struct Keys {
-    table: Mutex<BTreeMap<u64, Memory>>,
+    table: Mutex<BTreeMap<u64, ExposedMemory>>,
 }
 
 /// Without the secrets.
@@ -26,23 +26,23 @@ impl fmt::Debug for Keys {
 }
 
 #[derive(Debug)]
-struct Memory {
-    bytes: Bytes,
+struct ExposedMemory {
+    bytes: ExposedBytes,
     access: Access,
 }
 
 /// The bytes under a key, by who writes them.
 #[derive(Debug)]
-enum Bytes {
+enum ExposedBytes {
     /// This process alone, under the table's lock.
     Ours(Buf),
     /// Others too, at any time: there is no slice of them.
-    Open(Box<dyn Open>),
+    Open(Box<dyn OpenedMemory>),
 }
 
 /// Memory under a live key that a fabric has opened to peers: they write it by
 /// themselves, so it is only copied to and from.
-pub(crate) trait Open: Any + Send + fmt::Debug {
+pub(crate) trait OpenedMemory: Any + Send + fmt::Debug {
     fn len(&self) -> usize;
     /// Copies bytes out, that may be changing. The range is inside.
     fn read(&self, at: usize, to: &mut [u8]);
@@ -57,20 +57,20 @@ pub(crate) trait Open: Any + Send + fmt::Debug {
 
 /// What was under a key.
 #[derive(Debug)]
-pub(super) struct Removed(Bytes);
+pub(super) struct RemovedMemory(ExposedBytes);
 
-impl Removed {
+impl RemovedMemory {
     pub(super) fn into_buf(self) -> Buf {
         match self.0 {
-            Bytes::Ours(buf) => buf,
-            Bytes::Open(open) => open.close(),
+            ExposedBytes::Ours(buf) => buf,
+            ExposedBytes::Open(open) => open.close(),
         }
     }
 
     pub(super) fn discard(self) {
         match self.0 {
-            Bytes::Ours(buf) => drop(buf),
-            Bytes::Open(open) => open.discard(),
+            ExposedBytes::Ours(buf) => drop(buf),
+            ExposedBytes::Open(open) => open.discard(),
         }
     }
 }
@@ -81,7 +81,7 @@ impl Keys {
         loop {
             let secret = rt::random();
             if let Entry::Vacant(place) = self.lock().entry(secret) {
-                place.insert(Memory { bytes: Bytes::Ours(buf), access });
+                place.insert(ExposedMemory { bytes: ExposedBytes::Ours(buf), access });
                 return RemoteKey::new(secret, len, access);
             }
         }
@@ -89,39 +89,42 @@ impl Keys {
 
     /// Ends a key. What was under it is to be closed when the table is not locked
     /// any more: that may take a while.
-    pub(super) fn remove(&self, key: RemoteKey) -> Option<Removed> {
-        self.lock().remove(&key.secret()).map(|memory| Removed(memory.bytes))
+    pub(super) fn remove(&self, key: RemoteKey) -> Option<RemovedMemory> {
+        self.lock().remove(&key.secret()).map(|memory| RemovedMemory(memory.bytes))
     }
 
     /// Has a fabric open the memory under a key that grants writes, if it is not
     /// open yet, and calls `then` with what is open. `open` gives back a buffer that
     /// stays as it is.
-    pub(crate) fn open<O: Open>(
+    pub(crate) fn open<O: OpenedMemory>(
         &self,
         secret: u64,
         open: impl FnOnce(Buf) -> Result<O, Buf>,
         then: impl FnOnce(&mut O),
     ) {
         let mut table = self.lock();
-        let Some(Memory { access: Access { write: true, .. }, bytes }) = table.get_mut(&secret)
+        let Some(ExposedMemory { access: Access { write: true, .. }, bytes }) =
+            table.get_mut(&secret)
         else {
             return;
         };
-        if let Bytes::Ours(buf) = bytes {
+        if let ExposedBytes::Ours(buf) = bytes {
             if !buf.region().is_cooperating() {
                 return;
             }
-            let Some(Memory { bytes: Bytes::Ours(buf), access }) = table.remove(&secret) else {
+            let Some(ExposedMemory { bytes: ExposedBytes::Ours(buf), access }) =
+                table.remove(&secret)
+            else {
                 return;
             };
             let bytes = match open(buf) {
-                Ok(open) => Bytes::Open(Box::new(open)),
-                Err(buf) => Bytes::Ours(buf),
+                Ok(open) => ExposedBytes::Open(Box::new(open)),
+                Err(buf) => ExposedBytes::Ours(buf),
             };
-            table.insert(secret, Memory { bytes, access });
+            table.insert(secret, ExposedMemory { bytes, access });
         }
         let opened = table.get_mut(&secret).map(|memory| &mut memory.bytes);
-        if let Some(Bytes::Open(opened)) = opened {
+        if let Some(ExposedBytes::Open(opened)) = opened {
             let opened: &mut dyn Any = &mut **opened;
             if let Some(opened) = opened.downcast_mut() {
                 then(opened);
@@ -187,8 +190,8 @@ impl Keys {
         let memory = table.get_mut(&to.key.secret()).ok_or(AccessError::Revoked)?;
         let range = memory.range(to.offset, len, true)?;
         match &mut memory.bytes {
-            Bytes::Ours(buf) => fill(&mut buf.bytes_mut()[range]),
-            Bytes::Open(open) => {
+            ExposedBytes::Ours(buf) => fill(&mut buf.bytes_mut()[range]),
+            ExposedBytes::Open(open) => {
                 let mut piece = vec![0; range.len().min(PIECE)];
                 for at in range.clone().step_by(PIECE) {
                     let piece = &mut piece[..(range.end - at).min(PIECE)];
@@ -214,17 +217,19 @@ impl Keys {
         let memory = table.get_mut(&key.secret()).expect("revoked only by who asks this");
         memory.bytes.assert_inside(offset, from.len());
         match &mut memory.bytes {
-            Bytes::Ours(buf) => buf.bytes_mut()[offset..offset + from.len()].copy_from_slice(from),
-            Bytes::Open(open) => open.write(offset, from),
+            ExposedBytes::Ours(buf) => {
+                buf.bytes_mut()[offset..offset + from.len()].copy_from_slice(from);
+            }
+            ExposedBytes::Open(open) => open.write(offset, from),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Memory>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, ExposedMemory>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Memory {
+impl ExposedMemory {
     /// The bytes that these mean, if the key grants them.
     fn range(&self, offset: u64, len: u64, write: bool) -> Result<Range<usize>, AccessError> {
         let (asked, granted) =
@@ -240,7 +245,7 @@ impl Memory {
     }
 }
 
-impl Bytes {
+impl ExposedBytes {
     fn len(&self) -> usize {
         match self {
             Self::Ours(buf) => buf.len(),

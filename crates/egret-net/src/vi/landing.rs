@@ -1,5 +1,7 @@
 //! Receives that have memory of their own for small messages, and ask for more when
 //! a larger one begins.
+//!
+//! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use crate::fault::planted;
 /// A fabric asks while it holds its locks. The answer must not call the nic, nor
 /// anything of it or of another (connections, completion queues), nor wait; it may take a buffer of
 /// a pool. Length and tag are what the peer claims: its bytes may never come.
-pub trait Landing: Send + Sync + fmt::Debug {
+pub trait DirectPlacement: Send + Sync + fmt::Debug {
     /// Memory for the first bytes of a message of `len` bytes. What it leaves, if its
     /// length is less, goes to the receive's own memory and must fit there.
     ///
@@ -32,9 +34,9 @@ pub trait Landing: Send + Sync + fmt::Debug {
 }
 
 /// What makes a descriptor a receive that asks.
-pub(super) struct Spot {
+pub(super) struct PlacementReceive {
     max: u64,
-    landing: Arc<dyn Landing>,
+    landing: Arc<dyn DirectPlacement>,
     /// Whether its first segment is what the landing supplied; its own is the second.
     landed: bool,
 }
@@ -56,13 +58,13 @@ impl Descriptor {
     /// use egret_net::buf::{Buf, Pool};
     /// use egret_net::fabric::sim::Sim;
     /// use egret_net::rt::Deadline;
-    /// use egret_net::vi::{Address, Descriptor, Landing, ViOptions};
+    /// use egret_net::vi::{Address, Descriptor, DirectPlacement, ViOptions};
     ///
     /// /// The last eight bytes of a message are not data.
     /// #[derive(Debug)]
     /// struct Data(Pool);
     ///
-    /// impl Landing for Data {
+    /// impl DirectPlacement for Data {
     ///     fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
     ///         let len = usize::try_from(len - 8).map_err(|_| "more than there is memory")?;
     ///         self.0.take(len).map_err(|_| "no buffer is free")
@@ -91,9 +93,9 @@ impl Descriptor {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn landing(own: impl Into<Segment>, max: u64, landing: Arc<dyn Landing>) -> Self {
+    pub fn landing(own: impl Into<Segment>, max: u64, landing: Arc<dyn DirectPlacement>) -> Self {
         let mut descriptor = Self::new(own);
-        descriptor.0.spot = Some(Box::new(Spot { max, landing, landed: false }));
+        descriptor.0.spot = Some(Box::new(PlacementReceive { max, landing, landed: false }));
         descriptor
     }
 
@@ -156,7 +158,7 @@ impl Descriptor {
 }
 
 impl Completion {
-    /// Whether the message landed in a buffer of the receive's [`Landing`], which is
+    /// Whether the message landed in a buffer of the receive's [`DirectPlacement`], which is
     /// its first segment.
     #[must_use]
     #[inline]
@@ -177,7 +179,7 @@ impl Completion {
     }
 }
 
-impl fmt::Debug for Spot {
+impl fmt::Debug for PlacementReceive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "up to {} bytes at {:?}", self.max, self.landing)
     }

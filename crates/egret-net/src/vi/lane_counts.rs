@@ -5,6 +5,8 @@
 //! it. The receiver says the highest position that it has drained. At reliable levels that is how
 //! many it has drained, for nothing is lost; at the unreliable level what lies below the highest
 //! and was not drained is lost, or was overtaken on the way.
+//!
+//! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
 use std::time::Duration;
 

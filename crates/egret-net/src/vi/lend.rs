@@ -1,8 +1,8 @@
 //! Memory lent to the fabric by a call that blocks until it is given back.
 //!
-//! A [`Lent`] is a pointer into a slice that some blocking call borrowed. The
+//! A [`LentSlice`] is a pointer into a slice that some blocking call borrowed. The
 //! rule that makes it sound, in the words of scoped threads: the call does not
-//! return, and does not unwind, before the `Lent` is *dropped*. That the fabric
+//! return, and does not unwind, before the `LentSlice` is *dropped*. That the fabric
 //! reported a completion is not enough, for a completion could name another
 //! descriptor; the drop of the only object holding the pointer is.
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::buf::Region;
 
 /// Borrowed memory without its lifetime. The only handle to it; not clonable.
-pub(super) struct Lent {
+pub(super) struct LentSlice {
     start: NonNull<u8>,
     len: usize,
     writable: bool,
@@ -24,12 +24,12 @@ pub(super) struct Lent {
     _lease: Arc<()>,
 }
 
-// SAFETY: A `Lent` stands for a `&[u8]` or `&mut [u8]`, both of which are `Send`.
-unsafe impl Send for Lent {}
-// SAFETY: Through `&Lent` only `&[u8]` is reached, which is `Sync`.
-unsafe impl Sync for Lent {}
+// SAFETY: A `LentSlice` stands for a `&[u8]` or `&mut [u8]`, both of which are `Send`.
+unsafe impl Send for LentSlice {}
+// SAFETY: Through `&LentSlice` only `&[u8]` is reached, which is `Sync`.
+unsafe impl Sync for LentSlice {}
 
-impl Lent {
+impl LentSlice {
     /// The shareable region it lies in, and where, if it is large.
     #[inline]
     pub(super) fn place(&self) -> Option<(&Region, usize)> {
@@ -51,7 +51,7 @@ impl Lent {
     }
 }
 
-impl fmt::Debug for Lent {
+impl fmt::Debug for LentSlice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes lent", self.len)
     }
@@ -68,15 +68,15 @@ pub(super) struct Lender<'a> {
 
 impl<'a> Lender<'a> {
     /// Lends memory to be read.
-    pub(super) fn read(bytes: &'a [u8]) -> (Self, Lent) {
+    pub(super) fn read(bytes: &'a [u8]) -> (Self, LentSlice) {
         let (lender, lent) = Self::lend(NonNull::from(bytes).cast(), bytes.len(), false);
-        (lender, Lent { place: place(bytes), ..lent })
+        (lender, LentSlice { place: place(bytes), ..lent })
     }
 
     /// Lends several pieces of memory to be read, which all must come back.
-    pub(super) fn read_all(pieces: &'a [&'a [u8]]) -> (Self, Vec<Lent>) {
+    pub(super) fn read_all(pieces: &'a [&'a [u8]]) -> (Self, Vec<LentSlice>) {
         let lease = Arc::new(());
-        let lent = pieces.iter().map(|piece| Lent {
+        let lent = pieces.iter().map(|piece| LentSlice {
             start: NonNull::from(*piece).cast(),
             len: piece.len(),
             writable: false,
@@ -88,14 +88,14 @@ impl<'a> Lender<'a> {
     }
 
     /// Lends memory to be written.
-    pub(super) fn write(bytes: &'a mut [u8]) -> (Self, Lent) {
+    pub(super) fn write(bytes: &'a mut [u8]) -> (Self, LentSlice) {
         let len = bytes.len();
         Self::lend(NonNull::from(bytes).cast(), len, true)
     }
 
-    fn lend(start: NonNull<u8>, len: usize, writable: bool) -> (Self, Lent) {
+    fn lend(start: NonNull<u8>, len: usize, writable: bool) -> (Self, LentSlice) {
         let lease = Arc::new(());
-        let lent = Lent { start, len, writable, place: None, _lease: Arc::clone(&lease) };
+        let lent = LentSlice { start, len, writable, place: None, _lease: Arc::clone(&lease) };
         (Self { lease, _borrow: PhantomData }, lent)
     }
 

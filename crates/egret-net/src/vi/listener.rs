@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use super::handle::Handle;
+use super::handle::ViHandle;
 use super::machine::ListenerName;
-use super::{ListenError, Nic, Vi, ViOptions};
+use super::{Nic, OpenError, Vi, ViOptions};
 use crate::rt::Deadline;
 
 /// Listens for connections to one service and tag; made by [`Nic::listen`].
@@ -28,13 +28,13 @@ impl Listener {
     /// # Errors
     ///
     /// If the nic is down.
-    pub fn poll_accept(&self) -> Result<Option<Vi>, ListenError> {
+    pub fn poll_accept(&self) -> Result<Option<Vi>, OpenError> {
         self.nic.poll();
         let (options, spec) = self.options.spec(&self.nic);
         let hub = &self.nic.hub;
         let accepted = hub.work(|machine, after| machine.accept(&self.name, spec, after))?;
         Ok(accepted.map(|made| {
-            let handle = Handle::new(Arc::clone(hub), made);
+            let handle = ViHandle::new(Arc::clone(hub), made);
             Vi::new(self.nic.clone(), handle, &options, spec.vi)
         }))
     }
@@ -51,7 +51,7 @@ impl Listener {
     /// # Errors
     ///
     /// If the nic is down.
-    pub async fn accept(&self) -> Result<Vi, ListenError> {
+    pub async fn accept(&self) -> Result<Vi, OpenError> {
         poll_fn(|context| {
             // Registered first: who arrives after the look wakes.
             self.wake_on_arrival(context.waker());
@@ -65,7 +65,7 @@ impl Listener {
     /// # Errors
     ///
     /// If the deadline passes, or the nic is down.
-    pub fn wait_accept(&self, deadline: impl Into<Deadline>) -> Result<Vi, ListenError> {
+    pub fn wait_accept(&self, deadline: impl Into<Deadline>) -> Result<Vi, OpenError> {
         let deadline = deadline.into();
         let started = self.nic.now();
         let until = deadline.until_from(started);
@@ -77,7 +77,7 @@ impl Listener {
             let now = self.nic.now();
             if until.is_some_and(|until| now >= until) {
                 let (service, tag) = self.name.clone();
-                return Err(ListenError::TimedOut { service, tag, waited: now - started });
+                return Err(OpenError::NotConnected { service, tag, waited: now - started });
             }
             self.nic.wait(seen, until);
         }

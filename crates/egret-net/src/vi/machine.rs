@@ -11,7 +11,7 @@
 //! * One thread at a time calls it, and nothing that it calls comes back to it but by a
 //!   [`Reply`].
 //! * Descriptors were checked against its [`Limits`]; receives are writable.
-//! * Each connection that it has [made](Made) is [released](Machine::release) once, and named by
+//! * Each connection that it has [made](NewConnection) is [released](Machine::release) once, and named by
 //!   no call afterwards.
 //!
 //! What it must keep:
@@ -22,14 +22,14 @@
 //!   return or before the error can be seen.
 //! * Nothing blocks.
 //! * Code of the program runs in the sink of a drain and where a receive
-//!   [chooses its memory](super::Landing), and nowhere else: what wakes or tells anybody goes to
+//!   [chooses its memory](super::DirectPlacement), and nowhere else: what wakes or tells anybody goes to
 //!   [`After`].
 //! * Messages of the eager class ([`Posted::is_eager`]) take receives of that class only, and
 //!   neither class waits for the other. A machine that [carries](Machine::has_eager) eager
 //!   messages itself is never given any.
 //! * Bytes of a peer never panic.
 //!
-//! `docs/own-fabric.md` shows how to write one.
+//! `docs/design/own-fabric.md` shows how to write one.
 
 use std::any::Any;
 use std::fmt;
@@ -41,8 +41,8 @@ use std::task::Waker;
 pub use super::after::After;
 pub use super::promise::ConnectPromise;
 use super::{
-    Address, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, PublicKey,
-    Refused, Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
+    Address, Counters, DrainId, Keys, Lane, Limits, OpenError, Position, PostError, Posted,
+    PublicKey, Reliability, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
 };
 #[cfg(doc)]
 use super::{Drain, Listener, Nic, Reply, Vi};
@@ -66,7 +66,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     /// # Errors
     ///
     /// If someone does, or the nic is down.
-    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError>;
+    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), OpenError>;
     /// Stops to listen, and sends away who waits to be accepted.
     fn unlisten(&mut self, name: &ListenerName, after: &mut After);
     /// Keeps `waker`, to be woken once when somebody connects to this listener. One that will
@@ -83,7 +83,7 @@ pub trait Machine: Any + Send + fmt::Debug {
         name: &ListenerName,
         spec: ViSpec,
         after: &mut After,
-    ) -> Result<Option<Made>, ListenError>;
+    ) -> Result<Option<NewConnection>, OpenError>;
     /// Begins to connect, and [settles](After::settle) the promise when that is decided, at the
     /// latest when the request's time is up.
     fn connect(&mut self, request: ConnectRequest, after: &mut After);
@@ -170,7 +170,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// See [`SendError`].
+    /// See [`PostError`].
     fn send(
         &mut self,
         conn: ConnId,
@@ -178,8 +178,8 @@ pub trait Machine: Any + Send + fmt::Debug {
         _tag: u64,
         _parts: &[&[u8]],
         _after: &mut After,
-    ) -> Result<Position, SendError> {
-        Err(SendError::Closed(self.error(conn).unwrap_or(ViError::Closed)))
+    ) -> Result<Position, PostError> {
+        Err(PostError::Broken(self.error(conn).unwrap_or(ViError::Closed)))
     }
     /// How much of a lane has arrived at the peer, as far as is known; if the peer is to be
     /// `asked`, it says so soon.
@@ -239,13 +239,13 @@ pub trait Machine: Any + Send + fmt::Debug {
     }
     /// What has come next for the window above. While the machine has datagrams, all that comes is
     /// taken by this call, and neither by [`poll`](Self::poll) nor by [`arm`](Self::arm).
-    fn next_datagram(&mut self, _after: &mut After) -> Option<Came<'_>> {
+    fn next_datagram(&mut self, _after: &mut After) -> Option<DatagramEvent<'_>> {
         None
     }
 
     /// The world in which the machine's time passes, if that is not the real one. It stays the
     /// same.
-    fn world(&self) -> Option<Arc<dyn World>> {
+    fn world(&self) -> Option<Arc<dyn VirtualTime>> {
         None
     }
     /// Whether the machine is to be polled, and has events of its own. One of a world need not, if
@@ -260,21 +260,21 @@ pub trait Machine: Any + Send + fmt::Debug {
 ///
 /// A machine of such a world is not armed or disarmed, and polled only if it [is
 /// driven](Machine::is_driven): what happens to it happens here.
-pub trait World: Send + Sync + fmt::Debug {
+pub trait VirtualTime: Send + Sync + fmt::Debug {
     /// The present moment.
     fn now(&self) -> Instant;
     /// Lets happen what is due. How much has happened so far.
-    fn look(&self) -> Seen;
+    fn look(&self) -> EventCount;
     /// Lets time pass until more has happened than was `seen`, at the latest `until`. May return
     /// early. Answers like `look`.
-    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen;
+    fn wait(&self, seen: EventCount, until: Option<Instant>) -> EventCount;
     /// Ends all waits for what was seen before.
     fn wake(&self);
 }
 
 /// How much has happened on a nic: something to wait for more than.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen(pub u64);
+pub struct EventCount(pub u64);
 
 /// What came of [arming](super::Nic::arm) a nic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,7 +351,7 @@ pub struct Drained {
 
 /// What has come for a [window](crate::fabric::window).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Came<'a> {
+pub enum DatagramEvent<'a> {
     /// A datagram of this connection, without its [edges](Machine::datagram_edges).
     Datagram(ConnId, &'a [u8]),
     /// This connection has ended, for the reason that [`Machine::error`] says.
@@ -372,7 +372,7 @@ pub struct ConnId(pub u64);
 /// A connection that a machine has made, to be given to the program.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Made {
+pub struct NewConnection {
     /// How the program's handle will name it.
     pub conn: ConnId,
     /// The other end's host.
@@ -388,7 +388,7 @@ pub struct Made {
     pub is_encrypted: bool,
 }
 
-impl Made {
+impl NewConnection {
     /// An isolated connection with this peer.
     #[must_use]
     pub fn new(conn: ConnId, peer: &str) -> Self {
@@ -406,17 +406,17 @@ impl Made {
 /// A descriptor that a fabric did not take, and why. In a box: it is the rare
 /// answer, and the common one should not move its size about.
 #[derive(Debug)]
-pub struct Unposted(Box<(Refused, Posted)>);
+pub struct Unposted(Box<(PostError, Posted)>);
 
 impl Unposted {
     /// Gives `posted` back.
     #[cold]
     #[must_use]
-    pub fn new(reason: Refused, posted: Posted) -> Self {
-        Self(Box::new((reason, posted)))
+    pub fn new(why: PostError, posted: Posted) -> Self {
+        Self(Box::new((why, posted)))
     }
 
-    pub(super) fn into_parts(self) -> (Refused, Posted) {
+    pub(super) fn into_parts(self) -> (PostError, Posted) {
         *self.0
     }
 }

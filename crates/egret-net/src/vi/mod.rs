@@ -43,17 +43,20 @@
 mod after;
 mod completion;
 mod connection;
-mod contained;
+#[doc(hidden)]
+pub mod contained;
 mod descriptor;
 mod eager;
 mod eager_head;
 mod error;
 mod expose;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../fuzz/models/egret-net/vi/fuzzed.rs"]
 mod fuzzed;
 mod handed;
 mod handle;
-mod hello;
+#[doc(hidden)]
+pub mod hello;
 pub(crate) mod hub;
 mod identity;
 mod inbox;
@@ -78,44 +81,40 @@ mod segment;
 mod slices;
 mod trust;
 
-pub(crate) use completion::Way;
+pub(crate) use completion::SendProgress;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
-#[doc(hidden)]
 pub use contained::{caught, contained};
 pub use descriptor::Descriptor;
-pub use eager::{Drain, DrainError, DrainId, EAGER_MAX, Lane, Position, Reply, SendError, Sink};
-pub use error::{
-    AccessError, ConnectError, ExposeError, KeyError, ListenError, NicSecretError, PostError,
-    Refused, RegisterError, SecretError, TransferError, ViError, WaitError,
-};
+pub use eager::{Drain, DrainId, EAGER_MAX, Lane, Position, Reply, Sink};
+pub use error::{AccessError, ConnectError, OpenError, PostError, ViError};
 pub use expose::{Access, Exposed, RemoteKey, RemoteSlice};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzzed::Below;
 pub use handed::Handed;
-pub use hello::{Hello, HelloError, PROTOCOL_VERSION};
-pub use hub::{Beside, Spin};
+pub use hello::PROTOCOL_VERSION;
+pub(crate) use hello::{Hello, HelloError, KeyError, SecretError};
+pub use hub::{NicLocked, Spin};
 pub use identity::{Identity, NoKey, PublicKey};
 pub(crate) use identity::{KEY_BYTES, random_key};
 pub use keys::Keys;
-pub(crate) use keys::Open;
+pub(crate) use keys::OpenedMemory;
+pub use landing::DirectPlacement;
 #[cfg(test)]
 pub(crate) use landing::Fault as LandingFault;
-pub use landing::Landing;
 pub(crate) use lend::PLACED_LEAST;
 pub use limits::{Limits, Reliability};
 pub use listener::Listener;
-pub use machine::{Arming, Seen};
+pub use machine::{Arming, EventCount};
 pub use nic::{Address, Connecting, Nic, ViOptions};
 pub use notices::Notices;
 pub use operation::Operation;
 pub use options::{Encrypt, NicOptions, Wait};
 pub(crate) use promise::Settled;
-pub use queue::{CompletionQueue, Next};
-pub use register::Registration;
+pub use queue::CompletionQueue;
+pub(crate) use register::Registration;
 pub(crate) use secret::SIGNATURE;
 pub use secret::Secret;
 pub use segment::Segment;
-pub use slices::Received;
-pub(crate) use trust::Agreed;
+pub(crate) use trust::AgreedTrust;
 pub use trust::{Trust, WhyIsolated};

@@ -8,15 +8,15 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::hub::Hub;
-use super::machine::{Arming, ConnectPromise, ConnectRequest, Machine, Seen, ViSpec};
-use super::promise::Pending;
+use super::machine::{Arming, ConnectPromise, ConnectRequest, EventCount, Machine, ViSpec};
+use super::promise::PendingConnection;
 use super::register::Registrar;
 use super::{
-    Access, CompletionQueue, ConnectError, Drain, ExposeError, Exposed, Limits, ListenError,
-    Listener, PublicKey, RegisterError, Registration, Reliability, Vi, ViId, Wait, hello,
+    Access, CompletionQueue, ConnectError, Drain, Exposed, Limits, Listener, OpenError, PublicKey,
+    Registration, Reliability, Vi, ViId, Wait, hello,
 };
-use crate::buf::{Buf, Region};
-use crate::rt::{Deadline, Instant};
+use crate::buf::{Buf, MemoryError, Region};
+use crate::rt::{Deadline, GivenBack, Instant};
 
 /// A network interface, opened by a [`Fabric`](crate::fabric::Fabric).
 /// Clones are handles to the same one.
@@ -91,15 +91,15 @@ impl Nic {
         service: &str,
         tag: u64,
         options: &ViOptions,
-    ) -> Result<Listener, ListenError> {
+    ) -> Result<Listener, OpenError> {
         if !hello::service_fits(service) {
-            return Err(ListenError::NameTooLong { bytes: service.len() });
+            return Err(OpenError::NameTooLong { bytes: service.len() });
         }
         if !self.limits().offers(options.reliability) {
-            return Err(ListenError::Unsupported(options.reliability));
+            return Err(OpenError::Unsupported(options.reliability));
         }
         if !options.is_for(self) {
-            return Err(ListenError::OtherNic);
+            return Err(OpenError::OtherNic);
         }
         let name = (service.to_owned(), tag);
         self.hub.quietly(|machine| machine.listen(&name, options.reliability))?;
@@ -166,7 +166,7 @@ impl Nic {
     /// let to = Address::new("b", "files", 2);
     /// let refused = a.wait_connect(&to, &ViOptions::default().at_once(), Deadline::DEFAULT);
     /// assert!(matches!(refused, Err(ConnectError::OtherTag { .. })), "{refused:?}");
-    /// # Ok::<(), egret_net::vi::ListenError>(())
+    /// # Ok::<(), egret_net::vi::OpenError>(())
     /// ```
     ///
     /// # Errors
@@ -187,13 +187,13 @@ impl Nic {
     /// # Errors
     ///
     /// If that is more than the nic takes, or than may be locked.
-    pub fn register(&self, region: &Region) -> Result<Registration, RegisterError> {
+    pub(crate) fn register(&self, region: &Region) -> Result<Registration, MemoryError> {
         self.registrar.register(region)
     }
 
     /// Bytes registered at the moment, each region once.
-    #[must_use]
-    pub fn registered(&self) -> u64 {
+    #[cfg(any(test, feature = "conformance"))]
+    pub(crate) fn registered(&self) -> u64 {
         self.registrar.registered()
     }
 
@@ -201,13 +201,13 @@ impl Nic {
     ///
     /// # Errors
     ///
-    /// As for [`register`](Self::register), with the buffer inside.
-    pub fn expose(&self, buf: Buf, access: Access) -> Result<Exposed, ExposeError> {
+    /// If that is more than the nic takes, or than may be locked; the buffer is inside.
+    pub fn expose(&self, buf: Buf, access: Access) -> Result<Exposed, GivenBack<Buf, MemoryError>> {
         if !access.read && !access.write {
-            return Err(ExposeError { reason: RegisterError::NoAccess, buf });
+            return Err(GivenBack { why: MemoryError::NoAccess, what: buf });
         }
         match self.register(buf.region()) {
-            Err(reason) => Err(ExposeError { reason, buf }),
+            Err(why) => Err(GivenBack { why, what: buf }),
             Ok(registration) => {
                 let keys = &self.hub.keys;
                 let key = keys.insert(buf, access);
@@ -217,14 +217,14 @@ impl Nic {
     }
 
     /// Lets the fabric make progress without blocking.
-    pub fn poll(&self) -> Seen {
+    pub fn poll(&self) -> EventCount {
         self.hub.progress()
     }
 
     /// Drives the nic until more has happened than `seen`, at the latest
     /// `until`. May return early. For programs with a loop of their own, which
     /// polls, looks whether what it wants has come, and waits if not.
-    pub fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
+    pub fn wait(&self, seen: EventCount, until: Option<Instant>) -> EventCount {
         self.hub.wait(seen, until)
     }
 
@@ -263,7 +263,7 @@ impl Nic {
     ///
     /// A thread that waits for the nic meanwhile is woken only when the loop disarms.
     #[must_use = "it says whether the loop may sleep"]
-    pub fn arm(&self, seen: Seen) -> Arming {
+    pub fn arm(&self, seen: EventCount) -> Arming {
         self.hub.arm(seen)
     }
 
@@ -375,7 +375,7 @@ impl ViOptions {
 #[derive(Debug)]
 #[must_use = "the connection is made when this is awaited"]
 pub struct Connecting {
-    answer: Pending,
+    answer: PendingConnection,
     nic: Nic,
     options: ViOptions,
     vi: ViId,

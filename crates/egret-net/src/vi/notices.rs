@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Completion;
-use super::inbox::Inbox;
+use super::inbox::CompletionInbox;
 
 /// Completions on their way to their queues, and the queues that are to be told
 /// once no lock is held, at the latest when this is dropped.
@@ -13,12 +13,12 @@ use super::inbox::Inbox;
 #[derive(Debug, Default)]
 pub struct Notices {
     /// Queues that have someone to tell: a future, a handler, a file descriptor.
-    waiting: Vec<Arc<Inbox>>,
+    waiting: Vec<Arc<CompletionInbox>>,
     delivered: bool,
     /// What was delivered to queues that nobody has any more.
     unwanted: Vec<Completion>,
     /// One for what is sent and one for what is received, as a rule.
-    known: [Option<Arc<Inbox>>; 2],
+    known: [Option<Arc<CompletionInbox>>; 2],
 }
 
 impl Notices {
@@ -39,8 +39,8 @@ impl Notices {
     }
 
     #[inline]
-    fn place_of(&mut self, inbox: &Arc<Inbox>) -> usize {
-        let is_it = |known: &Option<Arc<Inbox>>| {
+    fn place_of(&mut self, inbox: &Arc<CompletionInbox>) -> usize {
+        let is_it = |known: &Option<Arc<CompletionInbox>>| {
             known.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox))
         };
         match self.known.iter().position(is_it) {
@@ -50,7 +50,7 @@ impl Notices {
     }
 
     #[cold]
-    fn remember(&mut self, inbox: &Arc<Inbox>) -> usize {
+    fn remember(&mut self, inbox: &Arc<CompletionInbox>) -> usize {
         self.known.rotate_right(1);
         self.known[0] = Some(Arc::clone(inbox));
         0

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::inbox::Mailbox;
+use super::inbox::InboxOwner;
 use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Ticket, Vi};
+use crate::rt::GivenBack;
 
 /// The completion of one posted descriptor, as a future that is tied to no
 /// runtime.
@@ -16,7 +17,7 @@ use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Ticket, Vi}
 #[derive(Debug)]
 #[must_use = "a dropped future still transfers, and then drops the buffers"]
 pub struct Operation {
-    mailbox: Mailbox,
+    mailbox: InboxOwner,
     nic: Nic,
     ticket: Ticket,
 }
@@ -47,7 +48,10 @@ impl Vi {
     /// # Errors
     ///
     /// As [`post_send`](Self::post_send).
-    pub fn async_send(&self, descriptor: Descriptor) -> Result<Operation, PostError> {
+    pub fn async_send(
+        &self,
+        descriptor: Descriptor,
+    ) -> Result<Operation, GivenBack<Descriptor, PostError>> {
         self.start(Op::Send, descriptor)
     }
 
@@ -56,7 +60,10 @@ impl Vi {
     /// # Errors
     ///
     /// As [`post_recv`](Self::post_recv).
-    pub fn async_recv(&self, descriptor: Descriptor) -> Result<Operation, PostError> {
+    pub fn async_recv(
+        &self,
+        descriptor: Descriptor,
+    ) -> Result<Operation, GivenBack<Descriptor, PostError>> {
         self.start(Op::Recv, descriptor)
     }
 
@@ -69,7 +76,7 @@ impl Vi {
         &self,
         descriptor: Descriptor,
         from: RemoteSlice,
-    ) -> Result<Operation, PostError> {
+    ) -> Result<Operation, GivenBack<Descriptor, PostError>> {
         self.start(Op::Read(from), descriptor)
     }
 
@@ -82,12 +89,16 @@ impl Vi {
         &self,
         descriptor: Descriptor,
         to: RemoteSlice,
-    ) -> Result<Operation, PostError> {
+    ) -> Result<Operation, GivenBack<Descriptor, PostError>> {
         self.start(Op::Write { to, notify: false }, descriptor)
     }
 
-    fn start(&self, op: Op, descriptor: Descriptor) -> Result<Operation, PostError> {
-        let mailbox = Mailbox::single(&self.nic().hub);
+    fn start(
+        &self,
+        op: Op,
+        descriptor: Descriptor,
+    ) -> Result<Operation, GivenBack<Descriptor, PostError>> {
+        let mailbox = InboxOwner::single(&self.nic().hub);
         let ticket = self.post(op, descriptor, mailbox.inbox())?;
         Ok(Operation { mailbox, nic: self.nic().clone(), ticket })
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::Nic;
 #[cfg(doc)]
 use super::Vi;
-use super::{Identity, NicSecretError, Secret, Trust};
+use super::{Identity, OpenError, Secret, Trust};
 
 /// How a nic is to be opened. A name alone will do: `"a".into()`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,9 +95,11 @@ impl NicOptions {
     }
 
     /// The secret that a nic is opened with, whichever fabric it is on.
-    pub(crate) fn checked_secret(&self) -> Result<Secret, NicSecretError> {
+    pub(crate) fn checked_secret(&self) -> Result<Secret, OpenError> {
         match &self.secret {
-            Some(secret) if secret.is_empty() => Err(NicSecretError::Empty),
+            Some(secret) if secret.is_empty() => {
+                Err(OpenError::EmptySecret { host: self.host.clone() })
+            }
             Some(secret) => Ok(secret.clone()),
             None => Ok(Secret::none()),
         }
@@ -109,10 +111,10 @@ impl NicOptions {
     }
 
     /// The same for a nic that listens at an address.
-    pub(crate) fn checked_secret_at(&self, at: IpAddr) -> Result<Secret, NicSecretError> {
+    pub(crate) fn checked_secret_at(&self, at: IpAddr) -> Result<Secret, OpenError> {
         let is_open = self.secret.is_none() && !at.to_canonical().is_loopback();
         if is_open && !self.is_insecure {
-            return Err(NicSecretError::Missing { at });
+            return Err(OpenError::MissingSecret { host: self.host.clone(), at });
         }
         self.checked_secret()
     }

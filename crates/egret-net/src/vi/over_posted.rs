@@ -18,22 +18,23 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
-use super::eager_head::{EagerHead, What};
-use super::handle::Handle;
+use super::eager::{EAGER_MAX, Lane, Position, Reply, Sink};
+use super::eager_head::{EagerHead, EagerKind};
+use super::handle::ViHandle;
 use super::hub::Hub;
-use super::inbox::Mailbox;
+use super::inbox::InboxOwner;
 use super::lane_counts::{LaneCounts, UNDRAINED_MAX, low_bits};
 use super::{
-    Completion, Descriptor, Landing, Op, OpKind, Posted, Refused, Reliability, Ticket, ViId,
+    Completion, Descriptor, DirectPlacement, Op, OpKind, PostError, Posted, Reliability, Ticket,
+    ViId,
 };
-use crate::atomics::Joint;
+use crate::atomics::BiasedLock;
 use crate::buf::{Buf, Pool};
 
 /// The eager messages of some connections of a nic.
 pub(super) struct OverPosted {
-    inbox: Mailbox,
-    members: Joint<BTreeMap<ViId, Arc<Member>>>,
+    inbox: InboxOwner,
+    members: BiasedLock<BTreeMap<ViId, Arc<EmulatedVi>>>,
     /// Whether a thread drains: one at a time, so that nothing overtakes.
     draining: AtomicBool,
     /// Whether another thread wanted to meanwhile.
@@ -43,15 +44,15 @@ pub(super) struct OverPosted {
 }
 
 /// One of the connections.
-pub(super) struct Member {
+pub(super) struct EmulatedVi {
     id: ViId,
-    handle: Arc<Handle>,
+    handle: Arc<ViHandle>,
     is_reliable: bool,
-    state: Joint<State>,
+    state: BiasedLock<EmulatedState>,
 }
 
 #[derive(Default)]
-struct State {
+struct EmulatedState {
     lanes: [LaneCounts; 2],
     /// Messages that the fabric did not take, at the unreliable level.
     dropped: u64,
@@ -73,7 +74,7 @@ const SPARE_MAX: usize = 16;
 
 impl OverPosted {
     pub(super) fn new(hub: &Hub) -> Self {
-        let (inbox, members) = (Mailbox::new(hub, usize::MAX / 2), hub.sharing(BTreeMap::new()));
+        let (inbox, members) = (InboxOwner::new(hub, usize::MAX / 2), hub.sharing(BTreeMap::new()));
         let (draining, turned_away) = (AtomicBool::new(false), AtomicBool::new(false));
         Self { inbox, members, draining, turned_away, turn: AtomicBool::new(false) }
     }
@@ -82,15 +83,15 @@ impl OverPosted {
     pub(super) fn add(
         &self,
         id: ViId,
-        handle: &Arc<Handle>,
+        handle: &Arc<ViHandle>,
         reliability: Reliability,
-    ) -> Arc<Member> {
+    ) -> Arc<EmulatedVi> {
         let (handle, is_reliable) = (Arc::clone(handle), reliability.is_reliable());
-        let state = self.members.sharing(State::default());
-        let member = Arc::new(Member { id, handle, is_reliable, state });
+        let state = self.members.sharing(EmulatedState::default());
+        let member = Arc::new(EmulatedVi { id, handle, is_reliable, state });
         // First: what comes as soon as there is a receive has somebody to go to.
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
-        let large: Arc<dyn Landing> = Arc::new(Large);
+        let large: Arc<dyn DirectPlacement> = Arc::new(Large);
         for _ in 0..UNDRAINED_MAX + CREDITS {
             let (own, most) = (vec![0_u8; HEAD + SMALL], (HEAD + EAGER_MAX) as u64);
             self.receive(&member, Descriptor::landing(own, most, Arc::clone(&large)));
@@ -99,7 +100,7 @@ impl OverPosted {
     }
 
     /// Posts a receive. A connection that is broken needs none.
-    fn receive(&self, member: &Member, mut receive: Descriptor) {
+    fn receive(&self, member: &EmulatedVi, mut receive: Descriptor) {
         receive.unland();
         let _ = member.post(Op::Recv, receive, &self.inbox);
     }
@@ -112,14 +113,14 @@ impl OverPosted {
 
     pub(super) fn send(
         &self,
-        member: &Member,
+        member: &EmulatedVi,
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-    ) -> Result<Position, SendError> {
-        let len = SendError::check(parts)?;
+    ) -> Result<Position, PostError> {
+        let len = PostError::check_eager(parts)?;
         if let Some(why) = member.handle.error() {
-            return Err(SendError::Closed(why));
+            return Err(PostError::Broken(why));
         }
         let is_reliable = member.is_reliable;
         let position = member.state.with(|state| {
@@ -128,19 +129,19 @@ impl OverPosted {
                 return None;
             }
             let position = Position::new(counts.send());
-            state.queue((What::Message, lane, len), tag, parts);
+            state.queue((EagerKind::Message, lane, len), tag, parts);
             Some(position)
         });
         self.post_queued(member);
-        position.ok_or(SendError::Full)
+        position.ok_or(PostError::LaneFull)
     }
 
     /// Posts what is queued, in order: one thread at a time, with no lock of ours, for a fabric
     /// may have the program told of something else meanwhile. What is refused is lost: at the
     /// unreliable level for want of room, which is counted of messages, else with the connection.
-    fn post_queued(&self, member: &Member) {
-        while let Some(frame) = member.state.with(State::next_frame) {
-            let is_message = frame.bytes().first() == Some(&(What::Message as u8));
+    fn post_queued(&self, member: &EmulatedVi) {
+        while let Some(frame) = member.state.with(EmulatedState::next_frame) {
+            let is_message = frame.bytes().first() == Some(&(EagerKind::Message as u8));
             let is_refused = member.post(Op::Send, frame, &self.inbox).is_err();
             member.state.with(|state| {
                 state.posting = false;
@@ -150,14 +151,14 @@ impl OverPosted {
     }
 
     /// How far the peer has drained what was sent. The peer may be asked to say so.
-    pub(super) fn arrived(&self, member: &Member, lane: Lane, asked: bool) -> Position {
+    pub(super) fn arrived(&self, member: &EmulatedVi, lane: Lane, asked: bool) -> Position {
         // Where requests and answers may be lost, a request is repeated in time.
         let now = (asked && !member.is_reliable).then(|| member.handle.now());
         let heard = member.state.with(|state| {
             let counts = &mut state.lanes[lane as usize];
             let heard = counts.heard();
             if asked && counts.ask(lane, now) {
-                state.queue((What::Ask, lane, 0), 0, &[]);
+                state.queue((EagerKind::Ask, lane, 0), 0, &[]);
             }
             heard
         });
@@ -176,7 +177,7 @@ impl OverPosted {
             self.turned_away.store(true, Ordering::SeqCst);
             return 0;
         }
-        let _draining = Draining(&self.draining);
+        let _draining = DrainGuard(&self.draining);
         let mut drained = 0;
         while drained < budget
             && let Some(completion) = self.inbox.inbox().take()
@@ -208,7 +209,12 @@ impl OverPosted {
     }
 
     /// A message of the peer. Whether it was one for the sink.
-    fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
+    fn received(
+        &self,
+        member: &Arc<EmulatedVi>,
+        completion: Completion,
+        sink: &mut Sink<'_>,
+    ) -> bool {
         let (tag, bytes) = (completion.tag, completion.bytes());
         let Some(EagerHead { what, lane, position, drained }) = EagerHead::from_bytes(bytes) else {
             member.handle.close();
@@ -219,39 +225,39 @@ impl OverPosted {
                 counts.hear(drained);
             }
             let counts = &mut state.lanes[lane as usize];
-            what == What::Credit || counts.drain(position, member.is_reliable)
+            what == EagerKind::Credit || counts.drain(position, member.is_reliable)
         });
         if !is_in_order {
             member.handle.close();
             return false;
         }
         // Given back also if the sink panics.
-        let taken = Taken { over: self, member, completion: Some(completion), what, lane };
-        if what == What::Message {
-            sink(&mut Answering { over: self, member }, tag, taken.parts());
+        let taken = DrainedMessage { over: self, member, completion: Some(completion), what, lane };
+        if what == EagerKind::Message {
+            sink(&mut EmulatedReply { over: self, member }, tag, taken.parts());
         }
         drop(taken);
-        what == What::Message
+        what == EagerKind::Message
     }
 }
 
 /// A message that was received. When it is dropped, its receive is posted again, and the peer is
 /// told of room.
-struct Taken<'a> {
+struct DrainedMessage<'a> {
     over: &'a OverPosted,
-    member: &'a Member,
+    member: &'a EmulatedVi,
     completion: Option<Completion>,
-    what: What,
+    what: EagerKind,
     lane: Lane,
 }
 
-impl Taken<'_> {
+impl DrainedMessage<'_> {
     fn parts(&self) -> &[u8] {
         self.completion.as_ref().map_or(&[], |completion| &completion.bytes()[HEAD..])
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for DrainedMessage<'_> {
     fn drop(&mut self) {
         let Self { over, member, completion, what, lane } = self;
         if let Some(completion) = completion.take() {
@@ -260,36 +266,41 @@ impl Drop for Taken<'_> {
         let lane = *lane as usize;
         member.state.with(|state| {
             let owed = state.lanes[lane].owed();
-            if *what == What::Ask || owed >= LaneCounts::window(lane) / 4 {
-                state.queue((What::Credit, Lane::Talk, 0), 0, &[]);
+            if *what == EagerKind::Ask || owed >= LaneCounts::window(lane) / 4 {
+                state.queue((EagerKind::Credit, Lane::Talk, 0), 0, &[]);
             }
         });
         over.post_queued(member);
     }
 }
 
-impl Member {
+impl EmulatedVi {
     /// Messages that the fabric did not take, at the unreliable level.
     pub(super) fn dropped(&self) -> u64 {
         self.state.with(|state| state.dropped)
     }
 
-    fn post(&self, op: Op, mut descriptor: Descriptor, inbox: &Mailbox) -> Result<(), Refused> {
+    fn post(
+        &self,
+        op: Op,
+        mut descriptor: Descriptor,
+        inbox: &InboxOwner,
+    ) -> Result<(), PostError> {
         let inbox = inbox.inbox();
         let number = inbox.reserve().expect("there are places for all");
         let ticket = Ticket::new(self.id, number, op == Op::Recv);
         descriptor.note_mut().set_eager();
         self.handle.post(Posted::new(ticket, op, descriptor, inbox)).map_err(|unposted| {
-            let (reason, posted) = unposted.into_parts();
+            let (why, posted) = unposted.into_parts();
             drop(posted.withdraw());
-            reason
+            why
         })
     }
 }
 
-impl State {
+impl EmulatedState {
     /// Queues a message, which tells the peer how much was drained.
-    fn queue(&mut self, what: (What, Lane, usize), tag: u64, parts: &[&[u8]]) {
+    fn queue(&mut self, what: (EagerKind, Lane, usize), tag: u64, parts: &[&[u8]]) {
         let frame = self.frame(what, tag, parts);
         self.queued.push_back(frame);
         self.lanes.iter_mut().for_each(LaneCounts::tell);
@@ -307,7 +318,7 @@ impl State {
 
     fn frame(
         &mut self,
-        (what, lane, len): (What, Lane, usize),
+        (what, lane, len): (EagerKind, Lane, usize),
         tag: u64,
         parts: &[&[u8]],
     ) -> Descriptor {
@@ -319,7 +330,7 @@ impl State {
         frame.set_tag(tag);
         let bytes = frame.bytes_mut().expect("memory of its own");
         let (head, mut rest) = bytes.split_at_mut(HEAD);
-        let sent = if what == What::Credit { 0 } else { self.lanes[lane as usize].sent() };
+        let sent = if what == EagerKind::Credit { 0 } else { self.lanes[lane as usize].sent() };
         let drained = self.lanes.each_ref().map(|counts| low_bits(counts.drained()));
         let position = low_bits(sent);
         head.copy_from_slice(&EagerHead { what, lane, position, drained }.to_bytes());
@@ -340,9 +351,9 @@ impl State {
 }
 
 /// A drain that goes on.
-struct Draining<'a>(&'a AtomicBool);
+struct DrainGuard<'a>(&'a AtomicBool);
 
-impl Drop for Draining<'_> {
+impl Drop for DrainGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -352,7 +363,7 @@ impl Drop for Draining<'_> {
 #[derive(Debug)]
 struct Large;
 
-impl Landing for Large {
+impl DirectPlacement for Large {
     fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
         let len = usize::try_from(len).map_err(|_| "more than an eager message has")?;
         pooled(len).ok_or("there is no memory for an eager message")
@@ -380,17 +391,17 @@ fn pooled(len: usize) -> Option<Buf> {
 }
 
 /// The connection that a message came by.
-struct Answering<'a> {
+struct EmulatedReply<'a> {
     over: &'a OverPosted,
-    member: &'a Member,
+    member: &'a EmulatedVi,
 }
 
-impl Reply for Answering<'_> {
+impl Reply for EmulatedReply<'_> {
     fn vi(&self) -> ViId {
         self.member.id
     }
 
-    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError> {
         self.over.send(self.member, lane, tag, parts)
     }
 }
@@ -401,7 +412,7 @@ impl fmt::Debug for OverPosted {
     }
 }
 
-impl fmt::Debug for Member {
+impl fmt::Debug for EmulatedVi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Member").field("vi", &self.id).finish_non_exhaustive()
     }
@@ -414,13 +425,13 @@ mod tests {
     #[test]
     fn the_bytes_of_a_message_are_these_for_ever() {
         let lanes = [LaneCounts::at(5, 0x1_0000_0102), LaneCounts::at(0x2_0000_0304, 3)];
-        let mut state = State { lanes, ..State::default() };
-        let frame = state.frame((What::Message, Lane::Bulk, 2), 258, &[b"h", b"i"]);
+        let mut state = EmulatedState { lanes, ..EmulatedState::default() };
+        let frame = state.frame((EagerKind::Message, Lane::Bulk, 2), 258, &[b"h", b"i"]);
         assert_eq!(frame.tag(), 258);
         assert_eq!(frame.bytes(), b"\0\x01\0\0\x04\x03\0\0\x02\x01\0\0\x03\0\0\0hi");
-        let credit = state.frame((What::Credit, Lane::Talk, 0), 0, &[]);
+        let credit = state.frame((EagerKind::Credit, Lane::Talk, 0), 0, &[]);
         assert_eq!(credit.bytes(), b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\x03\0\0\0");
-        let ask = state.frame((What::Ask, Lane::Talk, 0), 0, &[]);
+        let ask = state.frame((EagerKind::Ask, Lane::Talk, 0), 0, &[]);
         assert_eq!(ask.bytes(), b"\x02\0\0\0\x05\0\0\0\x02\x01\0\0\x03\0\0\0");
     }
 }

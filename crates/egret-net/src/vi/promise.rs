@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::ConnectError;
-use super::handle::Handle;
+use super::handle::ViHandle;
 use super::hub::Hub;
-use super::machine::{Made, ViSpec};
+use super::machine::{NewConnection, ViSpec};
 
 /// What a program that connects was promised. Dropped unsettled, it says that the nic is down.
 #[derive(Debug)]
 pub struct ConnectPromise {
     /// `None` once settled.
-    state: Option<Arc<Mutex<State>>>,
+    state: Option<Arc<Mutex<PromiseState>>>,
     /// Weak: the machine has the promise, and is the hub's.
     hub: Weak<Hub>,
     /// A machine that hears first.
@@ -20,25 +20,26 @@ pub struct ConnectPromise {
 }
 
 /// What was settled for a machine that stands on another, which makes something of it first.
-pub(crate) type Settled = Arc<Mutex<Vec<(ConnectPromise, ViSpec, Result<Made, ConnectError>)>>>;
+pub(crate) type Settled =
+    Arc<Mutex<Vec<(ConnectPromise, ViSpec, Result<NewConnection, ConnectError>)>>>;
 
 /// The side that waits.
 #[derive(Debug)]
-pub(super) struct Pending(Arc<Mutex<State>>);
+pub(super) struct PendingConnection(Arc<Mutex<PromiseState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct PromiseState {
     answer: Option<Answer>,
     is_taken: bool,
     waker: Option<Waker>,
 }
 
-type Answer = Result<Handle, ConnectError>;
+type Answer = Result<ViHandle, ConnectError>;
 
 impl ConnectPromise {
-    pub(super) fn new(hub: Weak<Hub>) -> (Self, Pending) {
+    pub(super) fn new(hub: Weak<Hub>) -> (Self, PendingConnection) {
         let state = Arc::default();
-        (Self { state: Some(Arc::clone(&state)), hub, above: None }, Pending(state))
+        (Self { state: Some(Arc::clone(&state)), hub, above: None }, PendingConnection(state))
     }
 
     /// One for a machine without a nic, and who waits for it, for fuzzers.
@@ -64,13 +65,13 @@ impl ConnectPromise {
     }
 
     /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
-    pub(super) fn settle(mut self, result: Result<Made, ConnectError>) {
+    pub(super) fn settle(mut self, result: Result<NewConnection, ConnectError>) {
         if let Some((above, spec)) = self.above.take() {
             above.lock().unwrap_or_else(PoisonError::into_inner).push((self, spec, result));
             return;
         }
         let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);
-        drop(self.give(result.and_then(|made| Ok(Handle::new(hub?, made)))));
+        drop(self.give(result.and_then(|made| Ok(ViHandle::new(hub?, made)))));
     }
 
     /// Gives the answer to who waits; back, if nobody does any more.
@@ -95,7 +96,7 @@ impl Drop for ConnectPromise {
     }
 }
 
-impl Pending {
+impl PendingConnection {
     /// The connection, or why there is none, once that is decided.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
         // Wakers are cloned and dropped outside the lock.
@@ -119,7 +120,7 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn look(pending: &mut Pending) -> Poll<Answer> {
+    fn look(pending: &mut PendingConnection) -> Poll<Answer> {
         pending.poll(&mut Context::from_waker(Waker::noop()))
     }
 

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::hub::{Clock, Hub};
-use super::inbox::{Inbox, Mailbox};
-use super::{Completion, WaitError};
+use super::hub::{Hub, WaitClock};
+use super::inbox::{CompletionInbox, InboxOwner};
+use super::{Completion, ViError};
 use crate::rt::Deadline;
 
 /// A queue of [`Completion`]s. Any number of connections of one nic may share
@@ -24,17 +24,17 @@ use crate::rt::Deadline;
 /// and what completes into it later, is dropped too.
 #[derive(Debug, Clone)]
 pub struct CompletionQueue {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<InboxOwner>,
     hub: Arc<Hub>,
 }
 
 impl CompletionQueue {
     pub(super) fn new(hub: Arc<Hub>, capacity: usize) -> Self {
-        Self { mailbox: Arc::new(Mailbox::new(&hub, capacity)), hub }
+        Self { mailbox: Arc::new(InboxOwner::new(&hub, capacity)), hub }
     }
 
     #[inline]
-    pub(super) fn inbox(&self) -> &Arc<Inbox> {
+    pub(super) fn inbox(&self) -> &Arc<CompletionInbox> {
         self.mailbox.inbox()
     }
 
@@ -67,9 +67,9 @@ impl CompletionQueue {
     ///
     /// If the deadline passes, or nothing is posted that a wait without end
     /// could end with.
-    pub fn wait(&self, deadline: impl Into<Deadline>) -> Result<Completion, WaitError> {
+    pub fn wait(&self, deadline: impl Into<Deadline>) -> Result<Completion, ViError> {
         let deadline = deadline.into();
-        let (mut spin, mut clock) = (self.hub.spin(), Clock::of(deadline));
+        let (mut spin, mut clock) = (self.hub.spin(), WaitClock::of(deadline));
         loop {
             if let Some(completion) = self.inbox().take() {
                 return Ok(completion);
@@ -78,11 +78,11 @@ impl CompletionQueue {
                 continue;
             }
             match clock.until(&self.hub) {
-                Ok(None) if self.inbox().reserved() == 0 => return Err(WaitError::NothingPosted),
+                Ok(None) if self.inbox().reserved() == 0 => return Err(ViError::NothingPosted),
                 Ok(until) => spin.wait(until),
                 Err(waited) => {
                     let outstanding = self.outstanding();
-                    return Err(WaitError::TimedOut { waited, outstanding });
+                    return Err(ViError::NoCompletion { waited, outstanding });
                 }
             }
         }
@@ -95,8 +95,8 @@ impl CompletionQueue {
     /// the nic going in between, by [`Nic::block_on`](super::Nic::block_on) or
     /// by polling again when [`Nic::fd`](super::Nic::fd) is readable, which is
     /// [armed](super::Nic::arm) before each sleep.
-    pub fn next(&self) -> Next<'_> {
-        Next { queue: self }
+    pub fn next(&self) -> impl Future<Output = Completion> + use<'_> {
+        NextCompletion { queue: self }
     }
 
     /// Calls `handler` with each completion from now on, instead of queueing
@@ -145,12 +145,11 @@ impl CompletionQueue {
 }
 
 /// The next completion of a queue; made by [`CompletionQueue::next`].
-#[derive(Debug)]
-pub struct Next<'a> {
+struct NextCompletion<'a> {
     queue: &'a CompletionQueue,
 }
 
-impl Future for Next<'_> {
+impl Future for NextCompletion<'_> {
     type Output = Completion;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {

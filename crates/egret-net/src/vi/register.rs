@@ -3,24 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::RegisterError;
-use crate::buf::{Pinned, Region};
+use crate::buf::{MemoryError, Pinned, Region};
 
 /// Memory registered with a nic; the registration ends when this is dropped.
 ///
 /// A region is pinned by its first registration and unpinned after its last.
 #[derive(Debug)]
-pub struct Registration {
+pub(crate) struct Registration {
     region: Region,
     registrar: Arc<Registrar>,
-}
-
-impl Registration {
-    /// The memory.
-    #[must_use]
-    pub const fn region(&self) -> &Region {
-        &self.region
-    }
 }
 
 impl Drop for Registration {
@@ -33,11 +24,11 @@ impl Drop for Registration {
 #[derive(Debug)]
 pub(super) struct Registrar {
     max: u64,
-    regions: Mutex<BTreeMap<usize, Entry>>,
+    regions: Mutex<BTreeMap<usize, RegisteredRegion>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RegisteredRegion {
     registrations: usize,
     bytes: u64,
     _pinned: Pinned,
@@ -48,10 +39,7 @@ impl Registrar {
         Self { max, regions: Mutex::default() }
     }
 
-    pub(super) fn register(
-        self: &Arc<Self>,
-        region: &Region,
-    ) -> Result<Registration, RegisterError> {
+    pub(super) fn register(self: &Arc<Self>, region: &Region) -> Result<Registration, MemoryError> {
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let registered: u64 = regions.values().map(|entry| entry.bytes).sum();
         if let Some(entry) = regions.get_mut(&region.id()) {
@@ -59,15 +47,16 @@ impl Registrar {
         } else {
             let bytes = region.len() as u64;
             if registered.saturating_add(bytes) > self.max {
-                return Err(RegisterError::TooMuch { bytes, registered, max: self.max });
+                return Err(MemoryError::RegistrationLimit { bytes, registered, max: self.max });
             }
-            let entry = Entry { registrations: 1, bytes, _pinned: region.pin()? };
+            let entry = RegisteredRegion { registrations: 1, bytes, _pinned: region.pin()? };
             regions.insert(region.id(), entry);
         }
         drop(regions);
         Ok(Registration { region: region.clone(), registrar: Arc::clone(self) })
     }
 
+    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn registered(&self) -> u64 {
         let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         regions.values().map(|entry| entry.bytes).sum()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use super::lend::{Lender, Lent};
+use super::lend::{Lender, LentSlice};
 use crate::buf::{Buf, Plain, Region, Shared, Typed};
 
 /// Memory owned by a [`Descriptor`](super::Descriptor): a pool buffer, a
@@ -15,22 +15,22 @@ use crate::buf::{Buf, Plain, Region, Shared, Typed};
 ///
 /// Whatever it was made of comes out of the completion again.
 #[derive(Debug)]
-pub struct Segment(Memory);
+pub struct Segment(SegmentMemory);
 
 #[derive(Debug)]
-enum Memory {
+enum SegmentMemory {
     Buf(Buf),
     Shared(Shared<u8>),
-    Heap(Box<dyn Heap>),
+    Heap(Box<dyn HeapMemory>),
     /// Memory made when the message arrives and its length is known.
     Fresh {
         max: u64,
-        make: fn(usize) -> Box<dyn Heap>,
+        make: fn(usize) -> Box<dyn HeapMemory>,
         /// Whether a buffer that is handed over may take its place.
         handed: bool,
     },
     /// Memory a blocking call lends for as long as it blocks.
-    Lent(Lent),
+    Lent(LentSlice),
     /// Some of the bytes of memory that others have too.
     Part(Arc<Segment>, Range<usize>),
 }
@@ -41,24 +41,24 @@ impl Segment {
     #[must_use]
     pub fn fresh<T: Plain>(max: u64) -> Self {
         const { assert!(size_of::<T>() > 0, "elements without size hold no bytes") };
-        let make = |len: usize| -> Box<dyn Heap> {
+        let make = |len: usize| -> Box<dyn HeapMemory> {
             Box::new(vec![T::zeroed(); len.div_ceil(size_of::<T>())])
         };
-        Self(Memory::Fresh { max, make, handed: false })
+        Self(SegmentMemory::Fresh { max, make, handed: false })
     }
 
     pub(super) fn handed(max: u64) -> Self {
-        let make = |len: usize| -> Box<dyn Heap> { Box::new(vec![0_u8; len]) };
-        Self(Memory::Fresh { max, make, handed: true })
+        let make = |len: usize| -> Box<dyn HeapMemory> { Box::new(vec![0_u8; len]) };
+        Self(SegmentMemory::Fresh { max, make, handed: true })
     }
 
     /// Whether a buffer that is handed over may take its place.
     pub(super) const fn is_for_handed(&self) -> bool {
-        matches!(self.0, Memory::Fresh { handed: true, .. })
+        matches!(self.0, SegmentMemory::Fresh { handed: true, .. })
     }
 
-    pub(super) const fn lent(lent: Lent) -> Self {
-        Self(Memory::Lent(lent))
+    pub(super) const fn lent(lent: LentSlice) -> Self {
+        Self(SegmentMemory::Lent(lent))
     }
 
     /// Lends bytes to `body` as a segment that can be sent. The bytes must be back when `body`
@@ -114,7 +114,7 @@ impl Segment {
     pub fn part_of(kept: &Arc<Self>, range: Range<usize>) -> Self {
         let len = kept.bytes().len();
         assert!(range.start <= range.end && range.end <= len, "{range:?} of {len} bytes");
-        Self(Memory::Part(Arc::clone(kept), range))
+        Self(SegmentMemory::Part(Arc::clone(kept), range))
     }
 
     /// How many bytes it holds or can take.
@@ -122,7 +122,7 @@ impl Segment {
     #[inline]
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Memory::Fresh { max, .. } => *max,
+            SegmentMemory::Fresh { max, .. } => *max,
             _ => self.bytes().len() as u64,
         }
     }
@@ -138,12 +138,12 @@ impl Segment {
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Memory::Buf(buf) => buf.bytes(),
-            Memory::Shared(shared) => shared,
-            Memory::Heap(heap) => heap.bytes(),
-            Memory::Fresh { .. } => &[],
-            Memory::Lent(lent) => lent.bytes(),
-            Memory::Part(kept, range) => &kept.bytes()[range.clone()],
+            SegmentMemory::Buf(buf) => buf.bytes(),
+            SegmentMemory::Shared(shared) => shared,
+            SegmentMemory::Heap(heap) => heap.bytes(),
+            SegmentMemory::Fresh { .. } => &[],
+            SegmentMemory::Lent(lent) => lent.bytes(),
+            SegmentMemory::Part(kept, range) => &kept.bytes()[range.clone()],
         }
     }
 
@@ -151,10 +151,12 @@ impl Segment {
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
-            Memory::Buf(buf) => Some(buf.bytes_mut()),
-            Memory::Heap(heap) => heap.bytes_mut(),
-            Memory::Lent(lent) => lent.bytes_mut(),
-            Memory::Shared(_) | Memory::Fresh { .. } | Memory::Part(..) => None,
+            SegmentMemory::Buf(buf) => Some(buf.bytes_mut()),
+            SegmentMemory::Heap(heap) => heap.bytes_mut(),
+            SegmentMemory::Lent(lent) => lent.bytes_mut(),
+            SegmentMemory::Shared(_) | SegmentMemory::Fresh { .. } | SegmentMemory::Part(..) => {
+                None
+            }
         }
     }
 
@@ -164,25 +166,25 @@ impl Segment {
     #[inline]
     pub fn place(&self) -> Option<(&Region, usize)> {
         match &self.0 {
-            Memory::Buf(buf) => Some((buf.region(), buf.offset_in_region())),
-            Memory::Shared(shared) => Some((shared.region(), shared.offset_in_region())),
-            Memory::Part(kept, range) => {
+            SegmentMemory::Buf(buf) => Some((buf.region(), buf.offset_in_region())),
+            SegmentMemory::Shared(shared) => Some((shared.region(), shared.offset_in_region())),
+            SegmentMemory::Part(kept, range) => {
                 kept.place().map(|(region, at)| (region, at + range.start))
             }
-            Memory::Lent(lent) => lent.place(),
-            Memory::Heap(_) | Memory::Fresh { .. } => None,
+            SegmentMemory::Lent(lent) => lent.place(),
+            SegmentMemory::Heap(_) | SegmentMemory::Fresh { .. } => None,
         }
     }
 
     #[inline]
     pub(super) const fn is_fresh(&self) -> bool {
-        matches!(self.0, Memory::Fresh { .. })
+        matches!(self.0, SegmentMemory::Fresh { .. })
     }
 
     /// Makes fresh memory for a message of `len` bytes; others stay as they are.
     pub(super) fn make(&mut self, len: usize) {
-        if let Memory::Fresh { make, .. } = self.0 {
-            self.0 = Memory::Heap(make(len));
+        if let SegmentMemory::Fresh { make, .. } = self.0 {
+            self.0 = SegmentMemory::Heap(make(len));
         }
     }
 
@@ -190,7 +192,7 @@ impl Segment {
     #[inline]
     pub(super) fn resize(&mut self, len: usize) -> bool {
         match &mut self.0 {
-            Memory::Buf(buf) if len <= buf.capacity() => {
+            SegmentMemory::Buf(buf) if len <= buf.capacity() => {
                 buf.resize(len);
                 true
             }
@@ -205,7 +207,7 @@ impl Segment {
     /// The segment, if it is something else.
     pub fn into_buf(self) -> Result<Buf, Self> {
         match self.0 {
-            Memory::Buf(buf) => Ok(buf),
+            SegmentMemory::Buf(buf) => Ok(buf),
             other => Err(Self(other)),
         }
     }
@@ -217,7 +219,7 @@ impl Segment {
     /// The segment, if it is something else.
     pub fn into_shared(self) -> Result<Shared<u8>, Self> {
         match self.0 {
-            Memory::Shared(shared) => Ok(shared),
+            SegmentMemory::Shared(shared) => Ok(shared),
             other => Err(Self(other)),
         }
     }
@@ -240,9 +242,9 @@ impl Segment {
         self.into_heap::<Arc<[T]>>()
     }
 
-    fn into_heap<H: Heap>(self) -> Result<H, Self> {
+    fn into_heap<H: HeapMemory>(self) -> Result<H, Self> {
         match self.0 {
-            Memory::Heap(heap) if heap.as_any().is::<H>() => {
+            SegmentMemory::Heap(heap) if heap.as_any().is::<H>() => {
                 Ok(*heap.into_any().downcast::<H>().expect("checked just now"))
             }
             other => Err(Self(other)),
@@ -252,43 +254,43 @@ impl Segment {
 
 impl From<Buf> for Segment {
     fn from(buf: Buf) -> Self {
-        Self(Memory::Buf(buf))
+        Self(SegmentMemory::Buf(buf))
     }
 }
 
 impl<T: Plain> From<Typed<T>> for Segment {
     fn from(typed: Typed<T>) -> Self {
-        Self(Memory::Buf(typed.into_buf()))
+        Self(SegmentMemory::Buf(typed.into_buf()))
     }
 }
 
 impl<T: Plain> From<Shared<T>> for Segment {
     fn from(shared: Shared<T>) -> Self {
-        Self(Memory::Shared(shared.erase()))
+        Self(SegmentMemory::Shared(shared.erase()))
     }
 }
 
 impl<T: Plain> From<Vec<T>> for Segment {
     fn from(vec: Vec<T>) -> Self {
-        Self(Memory::Heap(Box::new(vec)))
+        Self(SegmentMemory::Heap(Box::new(vec)))
     }
 }
 
 impl<T: Plain> From<Arc<[T]>> for Segment {
     fn from(arc: Arc<[T]>) -> Self {
-        Self(Memory::Heap(Box::new(arc)))
+        Self(SegmentMemory::Heap(Box::new(arc)))
     }
 }
 
 /// Memory of the heap whose element type is forgotten until it comes back.
-trait Heap: Send + Sync + 'static {
+trait HeapMemory: Send + Sync + 'static {
     fn bytes(&self) -> &[u8];
     fn bytes_mut(&mut self) -> Option<&mut [u8]>;
     fn as_any(&self) -> &dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-impl<T: Plain> Heap for Vec<T> {
+impl<T: Plain> HeapMemory for Vec<T> {
     fn bytes(&self) -> &[u8] {
         cast_slice(self)
     }
@@ -303,7 +305,7 @@ impl<T: Plain> Heap for Vec<T> {
     }
 }
 
-impl<T: Plain> Heap for Arc<[T]> {
+impl<T: Plain> HeapMemory for Arc<[T]> {
     fn bytes(&self) -> &[u8] {
         cast_slice(self)
     }
@@ -318,7 +320,7 @@ impl<T: Plain> Heap for Arc<[T]> {
     }
 }
 
-impl fmt::Debug for dyn Heap {
+impl fmt::Debug for dyn HeapMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.bytes().len())
     }

@@ -9,20 +9,11 @@
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use super::inbox::{Inbox, Mailbox};
+use super::inbox::{CompletionInbox, InboxOwner};
 use super::lend::Lender;
-use super::{Completion, Descriptor, Op, Segment, Ticket, TransferError, Vi};
+use super::{Completion, Descriptor, Op, Segment, Ticket, Vi, ViError};
 use crate::buf::{Kind, Plain};
 use crate::rt::{Deadline, Instant};
-
-/// What a blocking receive got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
-    /// Whole elements received.
-    pub len: usize,
-    /// The sender's tag.
-    pub tag: u64,
-}
 
 impl Vi {
     /// Sends a slice and waits until it is complete: at a [reliable](super::Reliability) level,
@@ -37,13 +28,13 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn send<T: Plain>(
         &self,
         data: &[T],
         tag: u64,
         deadline: impl Into<Deadline>,
-    ) -> Result<(), TransferError> {
+    ) -> Result<(), ViError> {
         let deadline = deadline.into();
         if (size_of_val(data) as u64) < self.nic().limits().pin_threshold {
             self.send_copy(data, tag, deadline)
@@ -56,13 +47,13 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn send_copy<T: Plain>(
         &self,
         data: &[T],
         tag: u64,
         deadline: impl Into<Deadline>,
-    ) -> Result<(), TransferError> {
+    ) -> Result<(), ViError> {
         let deadline = deadline.into();
         let descriptor = Descriptor::new(data.to_vec()).with_tag(tag).of_kind(T::kind());
         drop(self.transfer(Op::Send, descriptor, deadline)?.ok()?);
@@ -73,13 +64,13 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn send_pinned<T: Plain>(
         &self,
         data: &[T],
         tag: u64,
         deadline: impl Into<Deadline>,
-    ) -> Result<(), TransferError> {
+    ) -> Result<(), ViError> {
         let deadline = deadline.into();
         let (lender, lent) = Lender::read(cast_slice(data));
         let descriptor = Descriptor::new(Segment::lent(lent)).with_tag(tag).of_kind(T::kind());
@@ -92,14 +83,14 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn send_pieces(
         &self,
         pieces: &[&[u8]],
         kind: Kind,
         tag: u64,
         deadline: impl Into<Deadline>,
-    ) -> Result<(), TransferError> {
+    ) -> Result<(), ViError> {
         let deadline = deadline.into();
         let (limits, bytes) = (self.nic().limits(), pieces.iter().map(|piece| piece.len()));
         let is_small = (bytes.sum::<usize>() as u64) < limits.pin_threshold;
@@ -121,13 +112,13 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn recv_of<T: Plain>(
         &self,
         kind: Kind,
         bytes_max: u64,
         deadline: impl Into<Deadline>,
-    ) -> Result<(Vec<T>, u64), TransferError> {
+    ) -> Result<(Vec<T>, u64), ViError> {
         let deadline = deadline.into();
         let descriptor = Descriptor::new(Segment::fresh::<T>(bytes_max)).of_kind(kind);
         let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
@@ -135,7 +126,8 @@ impl Vi {
         Ok((completion.into_vec(), tag))
     }
 
-    /// Receives the next message into a slice. A message may bring no bytes: a
+    /// Receives the next message into a slice, and gives the number of whole elements received and
+    /// the sender's tag. A message may bring no bytes: a
     /// [write with notice](Self::post_write_notify) is one of zero elements with its tag.
     ///
     /// The deadline is looked at between pieces of the message, so that a long copy does not
@@ -147,17 +139,17 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn recv_into<T: Plain>(
         &self,
         into: &mut [T],
         deadline: impl Into<Deadline>,
-    ) -> Result<Received, TransferError> {
+    ) -> Result<(usize, u64), ViError> {
         let deadline = deadline.into();
         let (lender, lent) = Lender::write(cast_slice_mut(into));
         let descriptor = Descriptor::new(Segment::lent(lent)).of_kind(T::kind());
         let (bytes, tag) = self.transfer_lent(Op::Recv, descriptor, lender, deadline)?;
-        Ok(Received { len: elements::<T>(bytes)?, tag })
+        Ok((elements::<T>(bytes)?, tag))
     }
 
     /// Receives the next message into a fresh vector of at most `max` elements. A
@@ -169,12 +161,12 @@ impl Vi {
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
+    /// See [`ViError`].
     pub fn recv<T: Plain>(
         &self,
         max: usize,
         deadline: impl Into<Deadline>,
-    ) -> Result<(Vec<T>, u64), TransferError> {
+    ) -> Result<(Vec<T>, u64), ViError> {
         let bytes = (max as u64).saturating_mul(size_of::<T>() as u64);
         self.recv_of(T::kind(), bytes, deadline)
     }
@@ -186,9 +178,9 @@ impl Vi {
         descriptor: Descriptor,
         lender: Lender<'_>,
         deadline: Deadline,
-    ) -> Result<(u64, u64), TransferError> {
+    ) -> Result<(u64, u64), ViError> {
         // Dropped last, after every completion below: then the memory is home.
-        let home = Home { vi: self, mailbox: Mailbox::single(&self.nic().hub), lender };
+        let home = LentGuard { vi: self, mailbox: InboxOwner::single(&self.nic().hub), lender };
         let completion = self.transfer_in(&home.mailbox, op, descriptor, deadline)?.ok()?;
         Ok((completion.len, completion.tag))
     }
@@ -198,20 +190,20 @@ impl Vi {
         op: Op,
         descriptor: Descriptor,
         deadline: Deadline,
-    ) -> Result<Completion, TransferError> {
-        self.transfer_in(&Mailbox::single(&self.nic().hub), op, descriptor, deadline)
+    ) -> Result<Completion, ViError> {
+        self.transfer_in(&InboxOwner::single(&self.nic().hub), op, descriptor, deadline)
     }
 
     fn transfer_in(
         &self,
-        mailbox: &Mailbox,
+        mailbox: &InboxOwner,
         op: Op,
         descriptor: Descriptor,
         deadline: Deadline,
-    ) -> Result<Completion, TransferError> {
+    ) -> Result<Completion, ViError> {
         let (started, inbox) = (self.nic().now(), mailbox.inbox());
         let doing = if op == Op::Send { "sending to" } else { "receiving from" };
-        let ticket = self.post(op, descriptor, inbox).map_err(|refused| refused.reason)?;
+        let ticket = self.post(op, descriptor, inbox).map_err(|refused| refused.why)?;
         let until = deadline.until_from(started);
         loop {
             let seen = self.nic().poll();
@@ -229,9 +221,9 @@ impl Vi {
     fn give_up(
         &self,
         ticket: Ticket,
-        inbox: &Inbox,
+        inbox: &CompletionInbox,
         (doing, started): (&'static str, Instant),
-    ) -> Result<Completion, TransferError> {
+    ) -> Result<Completion, ViError> {
         let taken_back = self.cancel(ticket);
         if !taken_back {
             self.disconnect();
@@ -242,18 +234,18 @@ impl Vi {
         }
         let waited = self.nic().now() - started;
         let peer = self.peer().to_owned();
-        Err(TransferError::TimedOut { doing, peer, waited, broken: !taken_back })
+        Err(ViError::TransferTimedOut { doing, peer, waited, broken: !taken_back })
     }
 }
 
 /// Waits for lent memory to come home, also when the wait above unwinds.
-struct Home<'a> {
+struct LentGuard<'a> {
     vi: &'a Vi,
-    mailbox: Mailbox,
+    mailbox: InboxOwner,
     lender: Lender<'a>,
 }
 
-impl Drop for Home<'_> {
+impl Drop for LentGuard<'_> {
     fn drop(&mut self) {
         // A completion that nobody took holds the memory.
         drop(self.mailbox.inbox().pop());
@@ -266,12 +258,12 @@ impl Drop for Home<'_> {
 }
 
 /// How many elements a message is. One without a type may end inside one.
-fn elements<T: Plain>(bytes: u64) -> Result<usize, TransferError> {
+fn elements<T: Plain>(bytes: u64) -> Result<usize, ViError> {
     const { assert!(size_of::<T>() > 0, "elements without size cannot be counted") };
     let element = size_of::<T>() as u64;
     if bytes.is_multiple_of(element) {
         Ok(usize::try_from(bytes / element).expect("it fitted memory of this process"))
     } else {
-        Err(TransferError::Partial { bytes, element })
+        Err(ViError::PartialElement { bytes, element })
     }
 }

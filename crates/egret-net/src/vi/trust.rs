@@ -62,13 +62,13 @@ impl fmt::Display for WhyIsolated {
 
 /// What came of two sides' wishes, from one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Agreed {
+pub(crate) enum AgreedTrust {
     /// With the reason if this side asked for more.
     Isolated(Option<WhyIsolated>),
     Cooperating,
 }
 
-impl Agreed {
+impl AgreedTrust {
     pub(crate) const fn trust(self) -> Trust {
         match self {
             Self::Isolated(_) => Trust::Isolated,

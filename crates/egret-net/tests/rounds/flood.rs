@@ -3,7 +3,7 @@
 use egret_net::fabric::Fabrics;
 use egret_net::rt::Deadline;
 use egret_net::vi::{
-    Address, Drain, EAGER_MAX, Lane, Listener, Nic, NicOptions, Position, SendError, Vi, ViError,
+    Address, Drain, EAGER_MAX, Lane, Listener, Nic, NicOptions, Position, PostError, Vi, ViError,
     ViOptions,
 };
 
@@ -150,7 +150,7 @@ impl Clerk {
         tally: &mut Tally,
         connection: usize,
         lane: Lane,
-        send: impl FnOnce(u64, &[&[u8]]) -> Result<Position, SendError>,
+        send: impl FnOnce(u64, &[&[u8]]) -> Result<Position, PostError>,
     ) -> Result<bool, ViError> {
         let number = tally.sent.len() as u64;
         let skipped = u64::from(self.fault == Fault::Skip && number > 20);
@@ -164,8 +164,8 @@ impl Clerk {
         let (first, second) = bytes.split_at(bytes.len() / 3);
         match send(tag, &[first, second]) {
             Ok(position) => tally.sent.push(position),
-            Err(SendError::Full) => return Ok(false),
-            Err(SendError::Closed(why)) => return Err(why),
+            Err(PostError::LaneFull) => return Ok(false),
+            Err(PostError::Broken(why)) => return Err(why),
             Err(why) => panic!("{why}"),
         }
         let boasted = u64::from(self.fault == Fault::Boast) * BOASTED;

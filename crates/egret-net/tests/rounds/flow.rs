@@ -5,10 +5,10 @@ use std::fs;
 
 use egret_net::buf::{Buf, Pool};
 use egret_net::fabric::Fabrics;
-use egret_net::rt::{self, Deadline, Instant};
+use egret_net::rt::{self, Deadline, GivenBack, Instant};
 use egret_net::vi::{
-    Access, Completion, Descriptor, Exposed, Nic, NicOptions, OpKind, PostError, Refused,
-    RemoteKey, Vi, ViError,
+    Access, Completion, Descriptor, Exposed, Nic, NicOptions, OpKind, PostError, RemoteKey, Vi,
+    ViError,
 };
 
 const SMALL: usize = 64;
@@ -85,7 +85,7 @@ impl Flow {
     }
 
     /// Posts a message, a remote read or a remote write.
-    fn send(&mut self, side: &Side) -> Result<(), PostError> {
+    fn send(&mut self, side: &Side) -> Result<(), GivenBack<Descriptor, PostError>> {
         let tag = self.rng.next() >> 1;
         let len = match self.rng.below(8) {
             0..4 => self.rng.below(33),
@@ -159,9 +159,9 @@ impl Flow {
     }
 }
 
-fn reason(error: PostError) -> ViError {
-    match error.reason {
-        Refused::Broken(why) => why,
+fn reason(error: GivenBack<Descriptor, PostError>) -> ViError {
+    match error.why {
+        PostError::Broken(why) => why,
         other => panic!("{other}"),
     }
 }

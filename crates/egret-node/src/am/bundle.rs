@@ -6,138 +6,137 @@ use std::sync::Arc;
 
 use egret_net::rt::Instant;
 
-use super::message::Few;
-use super::request::From;
-use super::serve::Answer;
-use super::{Ended, Endpoint, EndpointError, Request, Undelivered};
-use crate::link::Head;
-use crate::link::arrived::Arrived;
-use crate::links::core::Core;
-use crate::links::slots::{Key, Slots};
-use crate::links::state::State;
+use super::message::FewWords;
+use super::request::ReplyAddress;
+use super::run_handlers::AnswerState;
+use super::{EndedLink, Endpoint, MessageError, Request, Undelivered};
+use crate::links::FrameHead;
+use crate::links::core::LinksCore;
+use crate::links::frame::ArrivedFrame;
+use crate::links::state::LinksState;
+use crate::slots::{SlotKey, SlotTable};
 
 /// Endpoints whose messages are served one at a time, each by whichever thread drives
-/// the links. Messages of different bundles may be served at the same time, and those of
-/// [shared](Endpoint::on_shared) handlers.
+/// the links. Messages of different bundles, and those for [shared](Endpoint::on_shared) handlers, may
+/// be served at the same time.
 ///
-/// Clones are handles to the same one.
+/// Clones are handles to the same bundle. The [module](super) has an example.
 #[derive(Debug)]
 pub struct Bundle {
-    pub(crate) core: Arc<Core>,
-    pub(crate) key: Key,
+    pub(crate) core: Arc<LinksCore>,
+    pub(crate) key: SlotKey,
 }
 
-/// A handler: what it does with a message.
+/// A handler: runs for one message at a time.
 pub(crate) type Handler = Box<dyn FnMut(Request<'_>) + Send>;
 /// A handler of which several may run at once, each with another message.
 pub(crate) type SharedHandler = Arc<dyn Fn(Request<'_>) + Send + Sync>;
-/// What an endpoint does with messages that came back.
+/// The handler of messages that came back.
 pub(crate) type ErrorHandler = Box<dyn FnMut(Undelivered) + Send>;
-/// What runs for messages of paths to a port.
+/// The handler of messages of paths to a port.
 pub(crate) type PathHandler = Box<dyn FnMut(&str, &[u8]) + Send>;
-/// What an endpoint does when a link ends.
-pub(crate) type EndHandler = Box<dyn FnMut(Ended) + Send>;
+/// The handler of links that have ended.
+pub(crate) type EndHandler = Box<dyn FnMut(EndedLink) + Send>;
 
-/// The handlers of an endpoint, [each at its place](Table::place).
+/// The handlers of an endpoint, [each at its place](HandlerTable::place).
 #[derive(Default)]
-pub(crate) struct Table(Vec<Entry>);
+pub(crate) struct HandlerTable(Vec<HandlerEntry>);
 
 #[derive(Default)]
-enum Entry {
+enum HandlerEntry {
     #[default]
     None,
-    Here(Run),
-    /// It runs just now.
+    Here(UpcallHandler),
+    /// The handler runs just now, and is put back afterwards.
     Out,
 }
 
-/// What the links know of a bundle.
+/// A bundle, in the table of its links.
 #[derive(Default)]
 pub(crate) struct BundleState {
     /// Whether a thread serves.
     serving: bool,
     waiting: VecDeque<Box<Upcall>>,
-    pub(crate) tables: Slots<Table>,
-    /// Handles that programs have to it.
+    pub(crate) tables: SlotTable<HandlerTable>,
+    /// [`Bundle`]s of the program that refer to this one.
     handles: usize,
 }
 
-/// Something that a bundle is to serve. It stays in its box, which is used again, from when it
-/// has come until it was served.
+/// One run of a handler: queued, running, or a spare box that is used again.
 #[derive(Debug, Default)]
 pub(crate) struct Upcall {
-    pub(crate) endpoint: Key,
-    pub(crate) what: What,
-    /// The handler that runs, and its place in the table.
-    pub(crate) run: Option<Run>,
+    pub(crate) endpoint: SlotKey,
+    pub(crate) what: UpcallKind,
+    /// The handler, taken out of its table while it runs, and its place there.
+    pub(crate) run: Option<UpcallHandler>,
     place: usize,
     pub(crate) handling: Handling,
 }
 
-/// The serving of an upcall: where it runs, who else may run, what became of its answer.
+/// How an upcall is served: by which handler table, beside which others, and with what answer.
 #[derive(Debug, Default)]
 pub(crate) struct Handling {
-    /// The bundle and the table that the handler is of.
-    pub(crate) home: Home,
-    /// When the message was taken in.
+    /// The bundle and the table of the handler.
+    pub(crate) home: TableKey,
+    /// When the message was received.
     pub(crate) came: Instant,
     /// Whether other threads may serve the bundle while the handler runs.
     pub(crate) is_apart: bool,
-    /// Whether other upcalls were due when this one was.
+    /// Whether other upcalls were due when this one was begun.
     pub(crate) has_more: bool,
     /// Whether the handler is [shared](super::Endpoint::on_shared).
     pub(crate) is_shared: bool,
     /// Whether the credit of the message's data was granted to the peer again already.
     pub(crate) is_granted: bool,
     /// What the handler has done about its answer.
-    pub(crate) answer: Answer,
-    pub(crate) few: Few,
+    pub(crate) answer: AnswerState,
+    pub(crate) few: FewWords,
 }
 
-/// The bundle of an endpoint, and the endpoint's table there. They stay the same while anything is
-/// under way to it.
+/// The bundle of an endpoint, and the endpoint's handler table there. Neither changes while an upcall
+/// of the endpoint is queued or runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Home {
-    pub(crate) bundle: Key,
-    pub(crate) table: Key,
+pub(crate) struct TableKey {
+    pub(crate) bundle: SlotKey,
+    pub(crate) table: SlotKey,
 }
 
 #[derive(Debug, Default)]
-pub(crate) enum What {
-    /// It was served.
+pub(crate) enum UpcallKind {
+    /// None: the box is spare.
     #[default]
     Nothing,
     /// A message of a mapping of this link, by its slot.
-    Message { from: From, arrived: Arrived },
-    /// An answer, by this mapping, that names a handler of who asked.
-    Answer { link: Key, number: Key, arrived: Arrived },
+    Message { from: ReplyAddress, arrived: ArrivedFrame },
+    /// An answer, by this mapping, that names a handler of the requester.
+    Answer { link: SlotKey, number: SlotKey, arrived: ArrivedFrame },
     /// A message that came back.
     Undelivered(Box<Undelivered>),
     /// Data of this mapping that came back.
-    Returned { link: Key, number: Key, arrived: Arrived },
+    Returned { link: SlotKey, number: SlotKey, arrived: ArrivedFrame },
     /// A link is no more.
-    Ended(Box<Ended>),
+    Ended(Box<EndedLink>),
     /// A message of this path.
-    Path { path: Key, peer: Arc<str>, bytes: Vec<u8> },
+    Path { path: SlotKey, peer: Arc<str>, bytes: Vec<u8> },
     /// The links are closed, and the endpoint has no handlers any more.
     Closed,
 }
 
-pub(crate) enum Run {
+pub(crate) enum UpcallHandler {
     Handler(Handler),
     /// A handler that several threads may run at once; and whether each message waits until the
     /// one before has been begun.
-    Shared(SharedHandler, Order),
+    Shared(SharedHandler, StartOrder),
     OnError(ErrorHandler),
     OnEnd(EndHandler),
     Path(PathHandler),
-    /// All are dropped.
-    Drop(Box<Table>),
+    /// Drops all handlers of an endpoint.
+    Drop(Box<HandlerTable>),
 }
 
 /// The order in which messages for a shared handler are begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum StartOrder {
     /// Any: a message is begun as soon as there is a thread.
     Any,
     /// That of arrival: a message is begun when the handler of the one before has ended, or gone
@@ -146,7 +145,7 @@ pub(crate) enum Order {
 }
 
 impl Bundle {
-    pub(crate) fn new(core: Arc<Core>) -> Self {
+    pub(crate) fn new(core: Arc<LinksCore>) -> Self {
         let state = BundleState { handles: 1, ..BundleState::default() };
         let key = core.state.with(|inside| inside.bundles.insert(state));
         Self { core, key }
@@ -164,7 +163,7 @@ impl Bundle {
     /// # Errors
     ///
     /// If another has the name, or it is too long.
-    pub fn register(&self, name: &str, tag: u64) -> Result<Endpoint, EndpointError> {
+    pub fn register(&self, name: &str, tag: u64) -> Result<Endpoint, MessageError> {
         let endpoint = self.endpoint(tag);
         endpoint.register(name)?;
         Ok(endpoint)
@@ -190,9 +189,9 @@ impl Drop for Bundle {
     }
 }
 
-impl State {
+impl LinksState {
     /// Forgets a bundle that nobody has and nothing is in.
-    pub(crate) fn forget_bundle(&mut self, key: Key) {
+    pub(crate) fn forget_bundle(&mut self, key: SlotKey) {
         let unused = |it: &mut BundleState| {
             let is_idle = !it.serving && it.waiting.is_empty();
             it.handles == 0 && it.tables.len() == 0 && is_idle
@@ -231,10 +230,10 @@ impl State {
         !self.upcalls.is_empty() || !self.left.is_empty()
     }
 
-    /// An upcall has run: puts back what ran, and takes account of what that did. What is not
-    /// needed any more goes to `unused`, to be dropped without a lock.
+    /// An upcall has run: puts its handler back, and sends the answer. A handler that was replaced
+    /// meanwhile goes to `unused`, to be dropped without a lock.
     #[inline]
-    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, unused: &mut Option<Run>) {
+    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, unused: &mut Option<UpcallHandler>) {
         self.done(&mut ended);
         if !ended.handling.is_apart {
             let key = ended.handling.home.bundle;
@@ -249,9 +248,9 @@ impl State {
         }
     }
 
-    /// A thread serves a bundle no longer. Whether other upcalls are due.
+    /// The calling thread stops serving a bundle. Returns whether other upcalls are due.
     #[inline]
-    pub(crate) fn leave_bundle(&mut self, key: Key) -> bool {
+    pub(crate) fn leave_bundle(&mut self, key: SlotKey) -> bool {
         if let Some(bundle) = self.bundles.get(key) {
             bundle.serving = false;
             let is_unused = bundle.handles == 0 && bundle.tables.len() == 0;
@@ -288,20 +287,20 @@ impl State {
         None
     }
 
-    /// Something for an endpoint that was closed meanwhile.
+    /// Ends an upcall of an endpoint that was closed meanwhile, as if there were no handler.
     #[cold]
     fn unserved(&mut self, mut upcall: Box<Upcall>) {
-        upcall.handling.answer = Answer::NoHandler;
+        upcall.handling.answer = AnswerState::NoHandler;
         self.done(&mut upcall);
     }
 
-    /// A box for something that an endpoint is to be told.
+    /// A new upcall of an endpoint, in a spare box if there is one.
     #[inline]
     pub(crate) fn upcall(
         &mut self,
-        endpoint: Key,
-        home: Home,
-        what: What,
+        endpoint: SlotKey,
+        home: TableKey,
+        what: UpcallKind,
         came: Instant,
     ) -> Box<Upcall> {
         let mut upcall = self.spare.pop().unwrap_or_default();
@@ -313,27 +312,27 @@ impl State {
 }
 
 impl Upcall {
-    pub(crate) fn new(endpoint: Key, what: What, came: Instant) -> Box<Self> {
+    pub(crate) fn new(endpoint: SlotKey, what: UpcallKind, came: Instant) -> Box<Self> {
         let handling = Handling { came, ..Handling::default() };
         Box::new(Self { endpoint, what, handling, ..Self::default() })
     }
 
-    /// To be served there.
-    pub(crate) fn at(mut self: Box<Self>, home: Home) -> Box<Self> {
+    /// Sets the bundle and the table to be served by.
+    pub(crate) fn at(mut self: Box<Self>, home: TableKey) -> Box<Self> {
         self.handling.home = home;
         self
     }
 
-    /// Becomes a short message, in the memory of the one before.
+    /// Makes the upcall a short message, in the memory of the message before.
     #[inline]
-    pub(crate) fn set_short(&mut self, from: From, head: Head, bytes: &[u8]) {
-        if let What::Message { from: place, arrived } = &mut self.what {
+    pub(crate) fn set_short(&mut self, from: ReplyAddress, head: FrameHead, bytes: &[u8]) {
+        if let UpcallKind::Message { from: place, arrived } = &mut self.what {
             arrived.reuse(head, bytes);
             *place = from;
             return;
         }
-        let arrived = Arrived::from_parts(head, None, bytes.to_vec());
-        self.what = What::Message { from, arrived };
+        let arrived = ArrivedFrame::from_parts(head, None, bytes.to_vec());
+        self.what = UpcallKind::Message { from, arrived };
     }
 }
 
@@ -346,58 +345,67 @@ impl BundleState {
     /// Whether an upcall is of a shared handler that waits for no other.
     #[inline]
     fn is_unordered(&mut self, upcall: &Upcall) -> bool {
-        let (What::Message { arrived, .. } | What::Answer { arrived, .. }) = &upcall.what else {
+        let (UpcallKind::Message { arrived, .. } | UpcallKind::Answer { arrived, .. }) =
+            &upcall.what
+        else {
             return false;
         };
         let table = self.tables.get(upcall.handling.home.table);
-        let place = Table::place(arrived.head.handler);
+        let place = HandlerTable::place(arrived.head.handler);
         table.is_some_and(|table| {
-            matches!(table.0.get(place), Some(Entry::Here(Run::Shared(_, Order::Any))))
+            matches!(
+                table.0.get(place),
+                Some(HandlerEntry::Here(UpcallHandler::Shared(_, StartOrder::Any)))
+            )
         })
     }
 
-    /// A thread serves an upcall: what runs for it is taken out of its table, or shared.
+    /// Takes the handler of an upcall out of its table, or shares it, for the thread that serves the
+    /// upcall.
     #[inline]
     fn prepare(&mut self, upcall: &mut Upcall) {
         upcall.run = self.tables.get(upcall.handling.home.table).and_then(|table| {
             upcall.place = match &upcall.what {
-                What::Message { arrived, .. } | What::Answer { arrived, .. } => {
-                    Table::place(arrived.head.handler)
+                UpcallKind::Message { arrived, .. } | UpcallKind::Answer { arrived, .. } => {
+                    HandlerTable::place(arrived.head.handler)
                 }
-                What::Undelivered(_) | What::Returned { .. } => Table::ON_ERROR,
-                What::Ended(_) => Table::ON_END,
-                What::Path { .. } => Table::ON_PATH,
-                What::Closed => return Some(Run::Drop(Box::new(std::mem::take(table)))),
-                What::Nothing => return None,
+                UpcallKind::Undelivered(_) | UpcallKind::Returned { .. } => HandlerTable::ON_ERROR,
+                UpcallKind::Ended(_) => HandlerTable::ON_END,
+                UpcallKind::Path { .. } => HandlerTable::ON_PATH,
+                UpcallKind::Closed => {
+                    return Some(UpcallHandler::Drop(Box::new(std::mem::take(table))));
+                }
+                UpcallKind::Nothing => return None,
             };
             table.take(upcall.place)
         });
         let handling = &mut upcall.handling;
-        handling.answer = if upcall.run.is_some() { Answer::Missing } else { Answer::NoHandler };
-        handling.is_shared = matches!(upcall.run, Some(Run::Shared(..)));
-        handling.is_apart = matches!(upcall.run, Some(Run::Shared(_, Order::Any)));
+        handling.answer =
+            if upcall.run.is_some() { AnswerState::Missing } else { AnswerState::NoHandler };
+        handling.is_shared = matches!(upcall.run, Some(UpcallHandler::Shared(..)));
+        handling.is_apart = matches!(upcall.run, Some(UpcallHandler::Shared(_, StartOrder::Any)));
         handling.is_granted = false;
         self.serving |= !handling.is_apart;
     }
 
-    /// Puts back what has run, if its place is still there.
+    /// Puts the handler of an upcall back into its table, unless it was replaced meanwhile.
     #[inline]
     fn put_back(&mut self, ended: &mut Upcall) {
         if let Some(table) = self.tables.get(ended.handling.home.table)
-            && let Some(entry @ Entry::Out) = table.0.get_mut(ended.place)
+            && let Some(entry @ HandlerEntry::Out) = table.0.get_mut(ended.place)
             && let Some(ran) = ended.run.take()
         {
-            *entry = Entry::Here(ran);
+            *entry = HandlerEntry::Here(ran);
         }
     }
 }
 
-impl Table {
-    /// The place of what runs for messages that come back.
+impl HandlerTable {
+    /// The place of the handler of messages that come back.
     pub(crate) const ON_ERROR: usize = 0;
-    /// The place of what runs when a link ends.
+    /// The place of the handler of links that have ended.
     pub(crate) const ON_END: usize = 1;
-    /// The place of what runs for a port of paths, in a table of its own.
+    /// The place of the handler of a port of paths, in a table of its own.
     pub(crate) const ON_PATH: usize = 0;
     const NUMBERED: usize = 2;
 
@@ -408,43 +416,48 @@ impl Table {
     }
 
     #[inline]
-    fn take(&mut self, place: usize) -> Option<Run> {
+    fn take(&mut self, place: usize) -> Option<UpcallHandler> {
         let entry = self.0.get_mut(place)?;
-        if let Entry::Here(Run::Shared(handler, order)) = entry {
-            return Some(Run::Shared(Arc::clone(handler), *order));
+        if let HandlerEntry::Here(UpcallHandler::Shared(handler, order)) = entry {
+            return Some(UpcallHandler::Shared(Arc::clone(handler), *order));
         }
         match std::mem::take(entry) {
-            Entry::Here(run) => {
-                *entry = Entry::Out;
+            HandlerEntry::Here(run) => {
+                *entry = HandlerEntry::Out;
                 Some(run)
             }
-            Entry::None | Entry::Out => None,
+            HandlerEntry::None | HandlerEntry::Out => None,
         }
     }
 
-    /// Sets what runs for a place; the one before is to be dropped without a lock, for it may own
-    /// what takes one.
+    /// Sets the handler at a place, and returns the one before: it is to be dropped without a lock, since
+    /// it may own what takes one.
     #[must_use]
-    pub(crate) fn set(&mut self, place: usize, run: Option<Run>) -> Option<Run> {
+    pub(crate) fn set(
+        &mut self,
+        place: usize,
+        run: Option<UpcallHandler>,
+    ) -> Option<UpcallHandler> {
         if self.0.len() <= place {
-            self.0.resize_with(place + 1, Entry::default);
+            self.0.resize_with(place + 1, HandlerEntry::default);
         }
-        let entry = run.map_or(Entry::None, Entry::Here);
+        let entry = run.map_or(HandlerEntry::None, HandlerEntry::Here);
         match std::mem::replace(&mut self.0[place], entry) {
-            Entry::Here(before) => Some(before),
-            Entry::None | Entry::Out => None,
+            HandlerEntry::Here(before) => Some(before),
+            HandlerEntry::None | HandlerEntry::Out => None,
         }
     }
 
     /// The lowest number without a handler.
     pub(crate) fn free(&self) -> Option<u8> {
-        let is_free =
-            |number: &u8| matches!(self.0.get(Self::place(*number)), None | Some(Entry::None));
+        let is_free = |number: &u8| {
+            matches!(self.0.get(Self::place(*number)), None | Some(HandlerEntry::None))
+        };
         (0..u8::MAX).find(is_free)
     }
 }
 
-impl fmt::Debug for Run {
+impl fmt::Debug for UpcallHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Handler(_) => "Handler",
@@ -457,7 +470,7 @@ impl fmt::Debug for Run {
     }
 }
 
-/// Boxes that are kept, at most: what arrives at once.
+/// Spare boxes that are kept at most: about what arrives at once.
 const SPARE_MAX: usize = 64;
 
 impl fmt::Debug for BundleState {

@@ -8,88 +8,86 @@ use std::task::{Context, Poll, Waker};
 use egret_net::rt::Deadline;
 use egret_net::vi::{Descriptor, Segment};
 
-use super::message::{Few, Landed, Words};
-use super::no_reply::NoReply;
-use super::{CallError, Reason, Reply};
-use crate::link::arrived::Arrived;
-use crate::link::{Fate, Kind, LinkError};
-use crate::links::behind::Sleeper;
-use crate::links::clock::Clock;
-use crate::links::core::{Core, Stopped};
-use crate::links::line::Line;
-use crate::links::slots::Key;
-use crate::links::state::State;
+use super::answer::NoReply;
+use super::message::{FewWords, ReceivedPayload, ReplyWords};
+use super::{CallReply, MessageError};
+use crate::links::clock::DeadlineClock;
+use crate::links::core::{LinksCore, WaitStopped};
+use crate::links::frame::ArrivedFrame;
+use crate::links::link_side::LinkSide;
+use crate::links::state::LinksState;
+use crate::links::wakers::DeferredWaker;
+use crate::links::{Fate, FrameKind, LinkError};
+use crate::slots::SlotKey;
 
-/// A request that was sent. Its answer can be waited for, or awaited; whoever drops it
-/// does not want it, and the request keeps its place in the window until the peer has answered.
+/// A request that was sent. Its answer can be waited for ([`wait`](Self::wait)), or the call awaited
+/// as a future. Dropping the call discards the answer; the request keeps its place in the window until
+/// the peer has answered. [`wait_reply`](Self::wait_reply) has an example.
 #[derive(Debug)]
 #[must_use = "dropped, its answer is thrown away"]
 pub struct Call {
-    core: Arc<Core>,
-    link: Key,
-    key: Key,
+    core: Arc<LinksCore>,
+    link: SlotKey,
+    key: SlotKey,
     taken: bool,
-    /// The memory it sent, if it failed.
+    /// The memory that the request sent, if the request failed.
     sent: Option<Box<Segment>>,
 }
 
-/// As many words as fit an answer that is [taken](Call::take_words) without more.
-pub type FewWords = [u64; Few::MAX];
-
-/// What was taken of a call, to where it stays: an answer is large to move.
+/// The answer of a call, written in place: an answer is large to move.
 #[derive(Default)]
-struct Taken {
-    answer: Option<Result<Reply, CallError>>,
-    /// The memory it sent, if it failed.
+struct TakenAnswer {
+    answer: Option<Result<CallReply, MessageError>>,
+    /// The memory that the request sent, if the request failed.
     sent: Option<Box<Segment>>,
 }
 
-/// What a link knows of a request.
+/// A request under way, in the table of its link.
 #[derive(Debug)]
 pub(crate) struct CallState {
     /// The number of its mapping.
-    pub(crate) number: Key,
-    pub(crate) awaits: Awaits,
-    pub(crate) outcome: Outcome,
-    few: Few,
-    /// The memory it sent, when that is back.
+    pub(crate) number: SlotKey,
+    pub(crate) awaits: PendingParts,
+    pub(crate) outcome: CallOutcome,
+    few: FewWords,
+    /// The memory that the request sent, after the fabric has given it back.
     pub(crate) sent: Option<Box<Segment>>,
-    /// Whether the memory it sent is to come back.
+    /// Whether the memory that the request sent is kept when the fabric gives it back.
     pub(crate) returns: bool,
-    waker: Option<Sleeper>,
+    waker: Option<DeferredWaker>,
     abandoned: bool,
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Nothing that anybody would want to know.
+pub(crate) enum CallOutcome {
+    /// No result yet, or an answer without words and bytes.
     Empty,
     /// An answer of [a few words](CallState::few).
     Few,
     /// An answer, as it arrived.
-    Arrived(Arrived),
-    /// What was read of a segment.
-    Read(Box<Landed>),
-    Failed(Box<CallError>),
+    Arrived(ArrivedFrame),
+    /// The bytes that were read from a segment.
+    Read(Box<ReceivedPayload>),
+    Failed(Box<MessageError>),
 }
 
 /// What must happen before a call is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Awaits {
+pub(crate) struct PendingParts {
     pub(crate) answer: bool,
     pub(crate) memory: bool,
-    /// Whether the fabric brings the answer, and no frame of the peer can.
+    /// Whether the answer is a completion of the fabric: a frame of the peer is a protocol error.
     pub(crate) access: bool,
 }
 
-impl Awaits {
+impl PendingParts {
     #[inline]
     pub(crate) const fn answer() -> Self {
         Self { answer: true, memory: false, access: false }
     }
 
-    /// What the fabric reads or writes.
+    /// The completion of a read or write of a segment.
     pub(crate) const fn access() -> Self {
         Self { answer: true, memory: false, access: true }
     }
@@ -101,12 +99,12 @@ impl Awaits {
 
 impl CallState {
     #[inline]
-    pub(crate) const fn new(number: Key, awaits: Awaits) -> Self {
+    pub(crate) const fn new(number: SlotKey, awaits: PendingParts) -> Self {
         Self {
             number,
             awaits,
-            outcome: Outcome::Empty,
-            few: Few::new(),
+            outcome: CallOutcome::Empty,
+            few: FewWords::new(),
             sent: None,
             returns: true,
             waker: None,
@@ -114,7 +112,7 @@ impl CallState {
         }
     }
 
-    /// The memory it sent is back.
+    /// Takes back the memory that the request sent.
     #[cold]
     pub(crate) fn memory_is_back(&mut self, frame: Descriptor) {
         if self.returns {
@@ -123,12 +121,12 @@ impl CallState {
         self.awaits.memory = false;
     }
 
-    /// Whether nobody holds it: the endpoint's error handler is told what becomes of it.
+    /// Whether the [`Call`] was dropped: the endpoint's error handler runs if the request fails.
     pub(crate) const fn is_abandoned(&self) -> bool {
         self.abandoned
     }
 
-    /// Something of what it awaits has come. Whether it can be forgotten.
+    /// Wakes the waiter if nothing is pending any more. Returns whether the entry can be removed.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
         if !self.awaits.nothing() {
@@ -140,11 +138,11 @@ impl CallState {
         self.abandoned
     }
 
-    /// Its answer has come, which is all that it awaits: a few words.
+    /// Sets an answer of a few words, which was all that was pending, and wakes the waiter.
     #[inline]
     pub(super) fn few_words(&mut self, bytes: &[u8]) {
         self.few.set_bytes(bytes);
-        self.outcome = Outcome::Few;
+        self.outcome = CallOutcome::Few;
         self.awaits.answer = false;
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -157,14 +155,14 @@ impl CallState {
             && !self.awaits.nothing()
             && self.waker.as_ref().is_none_or(|known| !known.is(waker))
         {
-            self.waker = Some(Sleeper::of(waker));
+            self.waker = Some(DeferredWaker::of(waker));
         }
         self.awaits.nothing()
     }
 }
 
 impl Call {
-    pub(crate) const fn new(core: Arc<Core>, link: Key, key: Key) -> Self {
+    pub(crate) const fn new(core: Arc<LinksCore>, link: SlotKey, key: SlotKey) -> Self {
         Self { core, link, key, taken: false, sent: None }
     }
 
@@ -180,13 +178,13 @@ impl Call {
     /// # Errors
     ///
     /// If there is none, or not in time. The memory that the request sent is dropped then;
-    /// [`wait_reply`](Self::wait_reply) leaves it here. [`CallError::InHandler`] inside a
+    /// [`wait_reply`](Self::wait_reply) leaves it here. [`MessageError::InHandler`] inside a
     /// handler, if the answer is not there yet: await the call elsewhere, or have the answer
     /// [name a handler](super::Request::reply_with).
-    pub fn wait(mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
+    pub fn wait(mut self, deadline: impl Into<Deadline>) -> Result<CallReply, MessageError> {
         let deadline = deadline.into();
         self.taken = true;
-        Self::wait_for(&self.core, self.link, self.key, &mut Clock::of(deadline))
+        Self::wait_for(&self.core, self.link, self.key, &mut DeadlineClock::of(deadline))
     }
 
     /// Waits for the answer; if it has not come in time it may be waited for again. If there is
@@ -195,11 +193,11 @@ impl Call {
     /// ```
     /// # use std::time::Duration;
     /// # use egret_net::vi::Segment;
-    /// # use egret_node::am::{CallError, Message, Remote, Reply};
-    /// fn ask(remote: &Remote, data: Vec<f64>) -> Result<Reply, (CallError, Option<Segment>)> {
+    /// # use egret_node::am::{MessageError, Message, RemoteEndpoint, CallReply};
+    /// fn ask(remote: &RemoteEndpoint, data: Vec<f64>) -> Result<CallReply, (MessageError, Option<Segment>)> {
     ///     let sent = remote.try_request(Message::to(3).data(data));
     ///     let mut call = sent.map_err(|unsent| {
-    ///         (unsent.reason.into(), unsent.message.into_segments().pop())
+    ///         (unsent.why.into(), unsent.what.into_segments().pop())
     ///     })?;
     ///     let reply = call.wait_reply(Duration::from_secs(1));
     ///     reply.map_err(|why| (why, call.take_sent()))
@@ -208,35 +206,42 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// If there is none, or not in time; [`CallError::InHandler`] as [`wait`](Self::wait).
-    pub fn wait_reply(&mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
+    /// If there is none, or not in time; [`MessageError::InHandler`] as [`wait`](Self::wait).
+    pub fn wait_reply(&mut self, deadline: impl Into<Deadline>) -> Result<CallReply, MessageError> {
         self.wait_more(deadline.into()).unwrap_or_else(|stopped| Err(stopped.into()))
     }
 
     /// Waits for the answer for a while; it may be waited for again.
-    pub(crate) fn wait_some(&mut self, deadline: Deadline) -> Option<Result<Reply, CallError>> {
+    pub(crate) fn wait_some(
+        &mut self,
+        deadline: Deadline,
+    ) -> Option<Result<CallReply, MessageError>> {
         self.wait_more(deadline).ok()
     }
 
-    fn wait_more(&mut self, deadline: Deadline) -> Result<Result<Reply, CallError>, Stopped> {
-        let (link, key, mut taken) = (self.link, self.key, Taken::default());
-        let wait =
-            |state: &mut State, waker: Option<&Waker>| take(state, link, key, waker, &mut taken);
+    fn wait_more(
+        &mut self,
+        deadline: Deadline,
+    ) -> Result<Result<CallReply, MessageError>, WaitStopped> {
+        let (link, key, mut taken) = (self.link, self.key, TakenAnswer::default());
+        let wait = |state: &mut LinksState, waker: Option<&Waker>| {
+            take(state, link, key, waker, &mut taken)
+        };
         self.core.wait(deadline, wait)?;
         (self.taken, self.sent) = (true, taken.sent);
         Ok(taken.answer.unwrap_or_else(|| Err(gone())))
     }
 
-    /// The memory that the request sent, if there is no answer to it: it was not delivered, or
-    /// whether it was is not known. Of an answer it is [the answer's](Reply::take_sent). What
-    /// was [gathered](super::Message::gather) is not kept.
+    /// The memory that the request sent, if the request failed: it was not delivered, or that is not
+    /// known. If there is an answer, [the answer](CallReply::take_sent) has the memory. Pieces that were
+    /// [gathered](super::Message::gather) are not kept.
     #[must_use]
     pub fn take_sent(&mut self) -> Option<Segment> {
         self.sent.take().map(|sent| *sent)
     }
 
     /// The answer, if it has come.
-    pub fn poll_reply(&mut self) -> Option<Result<Reply, CallError>> {
+    pub fn poll_reply(&mut self) -> Option<Result<CallReply, MessageError>> {
         if let Some(answer) = self.take(None) {
             return Some(answer);
         }
@@ -245,13 +250,13 @@ impl Call {
     }
 
     /// Takes an answer that has come and is nothing but up to six words, and says how many. Any other
-    /// answer stays. To move a few words is faster than to move a [`Reply`].
+    /// answer stays. To move a few words is faster than to move a [`CallReply`].
     ///
     /// ```
-    /// # use egret_node::am::{CallError, Remote};
-    /// fn sum(remote: &Remote, of: &[&[u64]]) -> Result<u64, CallError> {
+    /// # use egret_node::am::{MessageError, RemoteEndpoint};
+    /// fn sum(remote: &RemoteEndpoint, of: &[&[u64]]) -> Result<u64, MessageError> {
     ///     let calls = of.iter().map(|words| remote.try_request((3, *words)));
-    ///     let calls: Vec<_> = calls.collect::<Result<_, _>>().map_err(|unsent| unsent.reason)?;
+    ///     let calls: Vec<_> = calls.collect::<Result<_, _>>().map_err(|unsent| unsent.why)?;
     ///     let mut sum = 0;
     ///     for mut call in calls {
     ///         let mut words = [0; 6];
@@ -264,7 +269,7 @@ impl Call {
     /// }
     /// ```
     #[inline]
-    pub fn take_words(&mut self, words: &mut FewWords) -> Option<usize> {
+    pub fn take_words(&mut self, words: &mut [u64; 6]) -> Option<usize> {
         let count = self.take_few(words);
         if count.is_some() {
             return count;
@@ -274,11 +279,11 @@ impl Call {
     }
 
     #[inline]
-    fn take_few(&mut self, words: &mut FewWords) -> Option<usize> {
+    fn take_few(&mut self, words: &mut [u64; FewWords::MAX]) -> Option<usize> {
         let (link, key) = (self.link, self.key);
         let count = self.core.state.with(|state| {
             let call = state.links.get(link)?.am.calls.get(key)?;
-            if !matches!(call.outcome, Outcome::Few) || call.sent.is_some() {
+            if !matches!(call.outcome, CallOutcome::Few) || call.sent.is_some() {
                 return None;
             }
             let few = call.few.words();
@@ -291,8 +296,8 @@ impl Call {
         count
     }
 
-    fn take(&mut self, waker: Option<&Waker>) -> Option<Result<Reply, CallError>> {
-        let mut taken = Taken::default();
+    fn take(&mut self, waker: Option<&Waker>) -> Option<Result<CallReply, MessageError>> {
+        let mut taken = TakenAnswer::default();
         self.core.state.with(|state| take(state, self.link, self.key, waker, &mut taken));
         self.taken = taken.answer.is_some();
         if taken.sent.is_some() {
@@ -304,12 +309,12 @@ impl Call {
     /// Waits for the answer to a request, without a handle to it.
     #[inline]
     pub(super) fn wait_for(
-        core: &Arc<Core>,
-        link: Key,
-        key: Key,
-        clock: &mut Clock,
-    ) -> Result<Reply, CallError> {
-        let mut taken = Taken::default();
+        core: &Arc<LinksCore>,
+        link: SlotKey,
+        key: SlotKey,
+        clock: &mut DeadlineClock,
+    ) -> Result<CallReply, MessageError> {
+        let mut taken = TakenAnswer::default();
         let waited =
             core.wait_by(clock, &mut |state, waker| take(state, link, key, waker, &mut taken));
         match (waited, taken.answer) {
@@ -326,11 +331,11 @@ impl Call {
 /// Takes the answer of a call, if it has come, to `taken`.
 #[inline]
 fn take(
-    state: &mut State,
-    link: Key,
-    key: Key,
+    state: &mut LinksState,
+    link: SlotKey,
+    key: SlotKey,
     waker: Option<&Waker>,
-    taken: &mut Taken,
+    taken: &mut TakenAnswer,
 ) -> Option<()> {
     let answer = &mut taken.answer;
     let call = state.links.get(link).and_then(|line| line.am.calls.get(key));
@@ -342,31 +347,34 @@ fn take(
         return None;
     }
     let (sent, number) = (call.sent.take(), call.number);
-    if let Outcome::Few = &call.outcome {
-        *answer =
-            Some(Ok(Reply { words: Words::Few(Few::of(call.few.words())), payload: None, sent }));
+    if let CallOutcome::Few = &call.outcome {
+        *answer = Some(Ok(CallReply {
+            words: ReplyWords::Few(FewWords::of(call.few.words())),
+            payload: None,
+            sent,
+        }));
         state.remove_call(link, key);
         return Some(());
     }
-    match std::mem::replace(&mut call.outcome, Outcome::Empty) {
-        Outcome::Arrived(mut arrived) if arrived.head.kind != Kind::NoReply => {
-            *answer = Some(Ok(Reply::of(&mut arrived, sent)));
+    match std::mem::replace(&mut call.outcome, CallOutcome::Empty) {
+        CallOutcome::Arrived(mut arrived) if arrived.head.kind != FrameKind::NoReply => {
+            *answer = Some(Ok(CallReply::of(&mut arrived, sent)));
             state.answer_served(link, number, arrived);
         }
-        Outcome::Arrived(arrived) => {
+        CallOutcome::Arrived(arrived) => {
             *answer = Some(Err(NoReply::of(&arrived).to_error(state.inflows.budget.most())));
             taken.sent = sent;
             state.answer_served(link, number, arrived);
         }
-        Outcome::Read(bytes) => {
-            *answer = Some(Ok(Reply { payload: Some(bytes), sent, ..Reply::empty() }));
+        CallOutcome::Read(bytes) => {
+            *answer = Some(Ok(CallReply { payload: Some(bytes), sent, ..CallReply::empty() }));
         }
-        Outcome::Failed(why) => {
+        CallOutcome::Failed(why) => {
             *answer = Some(Err(*why));
             taken.sent = sent;
         }
-        Outcome::Few | Outcome::Empty => {
-            *answer = Some(Ok(Reply { sent, ..Reply::empty() }));
+        CallOutcome::Few | CallOutcome::Empty => {
+            *answer = Some(Ok(CallReply { sent, ..CallReply::empty() }));
         }
     }
     state.remove_call(link, key);
@@ -374,44 +382,44 @@ fn take(
 }
 
 #[cold]
-fn gone() -> CallError {
-    CallError::Undelivered(Reason::Link { fate: Fate::Unknown, why: LinkError::Closed })
+fn gone() -> MessageError {
+    MessageError::LinkLost { fate: Fate::Unknown, why: LinkError::Closed }
 }
 
-impl State {
+impl LinksState {
     #[inline]
-    fn remove_call(&mut self, link: Key, key: Key) {
+    fn remove_call(&mut self, link: SlotKey, key: SlotKey) {
         if let Some(line) = self.links.get(link) {
             line.am.calls.clear(key);
         }
         self.forget_if_ended(link);
     }
 
-    /// Nobody waits for a call any more.
-    fn abandon(&mut self, link: Key, key: Key) {
+    /// Discards the answer of a call: its [`Call`] was dropped, or its deadline has passed.
+    fn abandon(&mut self, link: SlotKey, key: SlotKey) {
         let Some(line) = self.links.get(link) else { return };
         let Some(number) = line.am.calls.get(key).map(|call| call.number) else { return };
-        if let Some(Outcome::Arrived(arrived)) = line.abandon(key) {
+        if let Some(CallOutcome::Arrived(arrived)) = line.abandon(key) {
             self.answer_served(link, number, arrived);
         }
         self.forget_if_done(link);
     }
 }
 
-impl Line {
-    /// Nobody waits for a call any more.
-    pub(crate) fn abandon(&mut self, key: Key) -> Option<Outcome> {
+impl LinkSide {
+    /// Discards the answer of a call, and returns the one that has come already.
+    pub(crate) fn abandon(&mut self, key: SlotKey) -> Option<CallOutcome> {
         let call = self.am.calls.get(key)?;
         if call.awaits.nothing() {
             return self.am.calls.remove(key).map(|call| call.outcome);
         }
         call.abandoned = true;
-        Some(std::mem::replace(&mut call.outcome, Outcome::Empty))
+        Some(std::mem::replace(&mut call.outcome, CallOutcome::Empty))
     }
 }
 
 impl Future for Call {
-    type Output = Result<Reply, CallError>;
+    type Output = Result<CallReply, MessageError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(answer) = self.take(None) {

@@ -1,45 +1,49 @@
-//! What arrives for endpoints, and what goes back.
+//! Messages that arrive for endpoints, and the answers to them.
 
 use egret_net::rt::Instant;
 use egret_net::vi::Segment;
 
-use super::bundle::{Upcall, What};
-use super::call::Outcome;
+use super::answer::NoReply;
+use super::bundle::{Upcall, UpcallKind};
+use super::call::CallOutcome;
 use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
-use super::message::Few;
-use super::no_reply::NoReply;
-use super::places::IN_ORDER;
-use super::request::{From, PLAIN};
-use super::returned::{Why, words_of};
-use super::serve::Answer;
-use super::{CallError, MEDIUM_MAX, Message, Payload, Undelivered};
+use super::message::FewWords;
+use super::request::{PLAIN, ReplyAddress};
+use super::request_order::IN_ORDER;
+use super::returned_data::{ReturnReason, words_of};
+use super::run_handlers::AnswerState;
+use super::{MEDIUM_MAX, Message, Payload, Undelivered};
 use crate::flow::cost;
-use crate::link::arrived::Arrived;
-use crate::link::control::Control;
-use crate::link::lands::Flow;
-use crate::link::{Head, Kind};
-use crate::links::slots::Key;
-use crate::links::state::State;
+use crate::links::control::LinkControl;
+use crate::links::frame::ArrivedFrame;
+use crate::links::placement::InflowKey;
+use crate::links::state::LinksState;
+use crate::links::{FrameHead, FrameKind};
+use crate::slots::SlotKey;
 
-impl State {
-    /// A message for an endpoint.
+impl LinksState {
+    /// Receives a message for an endpoint.
     #[inline]
-    pub(crate) fn deliver(&mut self, link: Key, mut arrived: Arrived) -> Result<(), &'static str> {
+    pub(crate) fn deliver(
+        &mut self,
+        link: SlotKey,
+        mut arrived: ArrivedFrame,
+    ) -> Result<(), &'static str> {
         let head = arrived.head;
         let line = self.links.get(link).ok_or("no link")?;
         let (slot, incoming) =
             line.am.incoming.entry_at(head.slot).ok_or("a message for no mapping")?;
-        if head.kind == Kind::Request && head.request & NOT_ANSWERED != 0 {
+        if head.kind == FrameKind::Request && head.request & NOT_ANSWERED != 0 {
             return Err("a request that is not answered");
         }
         incoming.take()?;
         let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
-        if head.kind != Kind::Bulk && payload.len() > MEDIUM_MAX {
+        if head.kind != FrameKind::Bulk && payload.len() > MEDIUM_MAX {
             return Err("a message longer than any");
         }
-        if head.kind == Kind::Bulk {
-            let flow = Flow::Requests(head.slot);
+        if head.kind == FrameKind::Bulk {
+            let flow = InflowKey::Requests(head.slot);
             if arrived.has_landed() {
                 arrived.supplied = line.lands.was_supplied(flow);
             } else {
@@ -56,22 +60,28 @@ impl State {
         Ok(())
     }
 
-    /// A message that its mapping lets in, whose turn it is.
+    /// Queues the upcall of a message: its mapping admits it, and no message before it waits for data.
     #[inline]
-    pub(super) fn take_turn(&mut self, link: Key, slot: Key, arrived: Arrived, came: Instant) {
+    pub(super) fn take_turn(
+        &mut self,
+        link: SlotKey,
+        slot: SlotKey,
+        arrived: ArrivedFrame,
+        came: Instant,
+    ) {
         let head = arrived.head;
         let Some(line) = self.links.get(link) else { return };
         let Some(incoming) = line.am.incoming.get(slot) else { return };
-        let from = From { link, slot, request: request_of(head) };
+        let from = ReplyAddress { link, slot, request: request_of(head) };
         let Some(endpoint) = self.endpoints.get(incoming.endpoint) else {
-            self.send_back(from, Why::EndpointGone, arrived);
+            self.send_back(from, ReturnReason::EndpointGone, arrived);
             return;
         };
         if endpoint.tag != incoming.tag {
-            self.send_back(from, Why::WrongTag, arrived);
+            self.send_back(from, ReturnReason::WrongTag, arrived);
             return;
         }
-        let what = What::Message { from, arrived };
+        let what = UpcallKind::Message { from, arrived };
         let (of, home) = (incoming.endpoint, endpoint.home());
         let endpoint = self.endpoints.get(of).expect("just looked at");
         if let Some(parked) = &mut endpoint.parked {
@@ -79,10 +89,11 @@ impl State {
             return;
         }
         if planted(Fault::Twice)
-            && let What::Message { from, arrived } = &what
+            && let UpcallKind::Message { from, arrived } = &what
         {
-            let arrived = Arrived::from_parts(head, None, arrived.bytes().to_vec());
-            let what = What::Message { from: From { request: None, ..*from }, arrived };
+            let arrived = ArrivedFrame::from_parts(head, None, arrived.bytes().to_vec());
+            let what =
+                UpcallKind::Message { from: ReplyAddress { request: None, ..*from }, arrived };
             endpoint.under_way += 1;
             self.upcalls.push_back(Upcall::new(of, what, came).at(home));
         }
@@ -91,10 +102,10 @@ impl State {
         self.upcalls.push_back(upcall);
     }
 
-    /// A short message for a handler, where it lies. `false` if there is anything about it that
-    /// [`deliver`](Self::deliver) has to see to, and nothing was done.
+    /// Queues the upcall of a short message, which is copied out of the fabric's memory. `false`, and
+    /// nothing is done, if only [`deliver`](Self::deliver) can handle it.
     #[inline]
-    pub(crate) fn deliver_at_once(&mut self, link: Key, head: Head, bytes: &[u8]) -> bool {
+    pub(crate) fn deliver_at_once(&mut self, link: SlotKey, head: FrameHead, bytes: &[u8]) -> bool {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
             return false;
         };
@@ -106,7 +117,7 @@ impl State {
             || endpoint.parked.is_some()
             || !incoming.places.is_empty()
             || payload.is_none_or(|payload| payload > MEDIUM_MAX)
-            || head.kind == Kind::Request && head.request & NOT_ANSWERED != 0
+            || head.kind == FrameKind::Request && head.request & NOT_ANSWERED != 0
             || planted(Fault::Twice)
             || incoming.take().is_err()
         {
@@ -115,7 +126,7 @@ impl State {
         endpoint.under_way += 1;
         line.carrier.count_eager();
         let home = endpoint.home();
-        let from = From { link, slot, request: request_of(head) };
+        let from = ReplyAddress { link, slot, request: request_of(head) };
         let mut upcall = self.spare.pop().unwrap_or_default();
         upcall.endpoint = of;
         upcall.handling.home = home;
@@ -129,7 +140,9 @@ impl State {
     #[inline]
     pub(crate) fn done(&mut self, upcall: &mut Upcall) {
         match &mut upcall.what {
-            What::Message { from, arrived } if upcall.handling.answer != Answer::NoHandler => {
+            UpcallKind::Message { from, arrived }
+                if upcall.handling.answer != AnswerState::NoHandler =>
+            {
                 self.answer(from, &upcall.handling.answer, &upcall.handling.few);
                 self.done_with(upcall.endpoint);
                 // A short frame stays in its box, for the next.
@@ -142,8 +155,8 @@ impl State {
         self.count_served();
     }
 
-    /// A handler has run, or what it left to another thread was answered. Who drives until
-    /// something is done is to ask whether it is.
+    /// Counts a handler that has run, or an answer that another thread has sent, and wakes the threads
+    /// that wait for one.
     #[inline]
     fn count_served(&mut self) {
         self.jobs += 1;
@@ -154,34 +167,34 @@ impl State {
         }
     }
 
-    /// Answers that there is no answer to such a request.
-    pub(crate) fn no_reply_later(&mut self, from: From) {
+    /// Answers a request that its handler has left to another thread: there is no answer.
+    pub(crate) fn no_reply_later(&mut self, from: ReplyAddress) {
         self.no_reply(from, NoReply::Missing);
         self.count_served();
     }
 
     /// Answers a request that its handler has left to another thread.
-    pub(crate) fn reply_later(&mut self, from: From, message: Message<'_>) {
+    pub(crate) fn reply_later(&mut self, from: ReplyAddress, message: Message<'_>) {
         self.reply(from, message);
         self.count_served();
     }
 
-    /// What a handler did about its answer.
+    /// Sends the answer of a handler that has run.
     #[inline]
-    fn answer(&mut self, from: &From, answer: &Answer, few: &Few) {
+    fn answer(&mut self, from: &ReplyAddress, answer: &AnswerState, few: &FewWords) {
         match (from.request, answer) {
-            (Some(request), Answer::Few) => self.reply_few(from, request, few.words()),
+            (Some(request), AnswerState::Few) => self.reply_few(from, request, few.words()),
             (None, _) => self.taken(*from),
-            (_, Answer::Sent | Answer::NoHandler) => {}
-            (_, Answer::Missing) => self.no_reply(*from, NoReply::Missing),
-            (_, Answer::Panicked) => self.no_reply(*from, NoReply::Panicked),
+            (_, AnswerState::Sent | AnswerState::NoHandler) => {}
+            (_, AnswerState::Missing) => self.no_reply(*from, NoReply::Missing),
+            (_, AnswerState::Panicked) => self.no_reply(*from, NoReply::Panicked),
         }
     }
 
     #[cold]
     fn done_with_data(&mut self, upcall: &mut Upcall) {
-        if let What::Message { from, arrived } = std::mem::take(&mut upcall.what) {
-            let (is_bulk, bytes) = (arrived.head.kind == Kind::Bulk, arrived.data_len());
+        if let UpcallKind::Message { from, arrived } = std::mem::take(&mut upcall.what) {
+            let (is_bulk, bytes) = (arrived.head.kind == FrameKind::Bulk, arrived.data_len());
             self.take_back_memory(upcall.endpoint, arrived);
             if is_bulk && !upcall.handling.is_granted {
                 self.used_bytes(from, bytes);
@@ -193,29 +206,33 @@ impl State {
     fn done_with_other(&mut self, upcall: &mut Upcall) {
         let endpoint = upcall.endpoint;
         match std::mem::take(&mut upcall.what) {
-            What::Message { from, arrived } => self.no_handler(from, endpoint, arrived),
-            What::Answer { link, number, arrived } | What::Returned { link, number, arrived } => {
+            UpcallKind::Message { from, arrived } => self.no_handler(from, endpoint, arrived),
+            UpcallKind::Answer { link, number, arrived }
+            | UpcallKind::Returned { link, number, arrived } => {
                 self.done_with(endpoint);
                 self.answer_served(link, number, arrived);
             }
-            What::Path { path, bytes, .. } => {
-                self.path_served(path, bytes, upcall.handling.answer != Answer::NoHandler);
+            UpcallKind::Path { path, bytes, .. } => {
+                self.path_served(path, bytes, upcall.handling.answer != AnswerState::NoHandler);
             }
             _ => self.done_with(endpoint),
         }
     }
 
     #[cold]
-    fn no_handler(&mut self, from: From, endpoint: Key, arrived: Arrived) {
+    fn no_handler(&mut self, from: ReplyAddress, endpoint: SlotKey, arrived: ArrivedFrame) {
         self.done_with(endpoint);
-        let why =
-            if self.endpoints.get(endpoint).is_some() { Why::NoHandler } else { Why::EndpointGone };
+        let why = if self.endpoints.get(endpoint).is_some() {
+            ReturnReason::NoHandler
+        } else {
+            ReturnReason::EndpointGone
+        };
         self.send_back(from, why, arrived);
     }
 
-    /// One less is under way to an endpoint.
+    /// Counts one upcall less of an endpoint.
     #[inline]
-    fn done_with(&mut self, of: Key) {
+    fn done_with(&mut self, of: SlotKey) {
         if let Some(endpoint) = self.endpoints.get(of) {
             endpoint.under_way -= 1;
             if endpoint.under_way == 0 && endpoint.parked.is_some() {
@@ -224,10 +241,10 @@ impl State {
         }
     }
 
-    /// Nothing is under way to an endpoint that is to be moved. Who waits for that may be
-    /// who drives.
+    /// Wakes the mover of an endpoint: no upcall of it is queued or runs. The mover may be the thread
+    /// that drives.
     #[cold]
-    fn wake_mover(&mut self, endpoint: Key) {
+    fn wake_mover(&mut self, endpoint: SlotKey) {
         match self.endpoints.get(endpoint).and_then(|endpoint| endpoint.mover.take()) {
             Some(mover) => mover.wake(),
             None => self.fixed.nic.wake(),
@@ -236,16 +253,21 @@ impl State {
 
     /// Gives back a message's memory, and its data: to the endpoint that supplied the
     /// buffer, and as credit to the peer.
-    pub(super) fn take_back_data(&mut self, from: From, endpoint: Key, arrived: Arrived) {
+    pub(super) fn take_back_data(
+        &mut self,
+        from: ReplyAddress,
+        endpoint: SlotKey,
+        arrived: ArrivedFrame,
+    ) {
         let (kind, bytes) = (arrived.head.kind, arrived.data_len());
         self.take_back_memory(endpoint, arrived);
-        if kind == Kind::Bulk {
+        if kind == FrameKind::Bulk {
             self.used_bytes(from, bytes);
         }
     }
 
     /// Gives back a message's memory, to the endpoint that supplied it if one did.
-    pub(super) fn take_back_memory(&mut self, endpoint: Key, mut arrived: Arrived) {
+    pub(super) fn take_back_memory(&mut self, endpoint: SlotKey, mut arrived: ArrivedFrame) {
         if arrived.supplied
             && let (Some(buf), Some(endpoint)) =
                 (arrived.take_landed(), self.endpoints.get(endpoint))
@@ -255,43 +277,44 @@ impl State {
         self.release(arrived);
     }
 
-    /// A message that is not answered is done with; its credit goes back in time.
+    /// A message that is not answered was served: its credit is granted again, a quarter of the window
+    /// at once.
     #[inline]
-    pub(super) fn taken(&mut self, from: From) {
+    pub(super) fn taken(&mut self, from: ReplyAddress) {
         let Some(line) = self.links.get(from.link) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         if let Some(messages) = incoming.served().filter(|_| !planted(Fault::CreditKept)) {
             let number = incoming.number;
-            line.control(&Control::Credit { number, messages });
+            line.control(&LinkControl::Credit { number, messages });
             self.pump(from.link);
         }
     }
 
     /// Answers a request.
     #[inline]
-    pub(crate) fn reply(&mut self, from: From, message: Message<'_>) {
-        let (Some(request), Ok(line)) = (from.request, self.live(from.link)) else { return };
+    pub(crate) fn reply(&mut self, from: ReplyAddress, message: Message<'_>) {
+        let (Some(request), Ok(line)) = (from.request, self.links.live(from.link)) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let words = u8::try_from(message.words.len()).expect("at most 16");
         let (handler, slot) = (message.handler, incoming.number);
         let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
-        let head = |kind| Head { kind, words, handler, slot, request };
+        let head = |kind| FrameHead { kind, words, handler, slot, request };
         let bytes = match message.payload {
             Payload::Copied(bytes) if bytes.len() <= MEDIUM_MAX => bytes,
             data => {
-                let (head, data) = (head(Kind::BulkReply), data.into_segments());
+                let (head, data) = (head(FrameKind::BulkReply), data.into_segments());
                 return self.reply_data(from, head, message.words, data);
             }
         };
         incoming.answered();
-        if !line.say(head(Kind::Reply), message.words, &[bytes]) {
+        if !line.say(head(FrameKind::Reply), message.words, &[bytes]) {
             self.pump(from.link);
         }
     }
 
     /// Answers a request with a few words.
     #[inline]
-    fn reply_few(&mut self, from: &From, request: u32, words: &[u64]) {
+    fn reply_few(&mut self, from: &ReplyAddress, request: u32, words: &[u64]) {
         let Some(line) = self.links.get(from.link) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         if line.ended.is_some() {
@@ -300,8 +323,8 @@ impl State {
         incoming.answered();
         let count = u8::try_from(words.len()).expect("a few");
         let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
-        let (kind, slot) = (Kind::Reply, incoming.number);
-        let head = Head { kind, words: count, handler: PLAIN, slot, request };
+        let (kind, slot) = (FrameKind::Reply, incoming.number);
+        let head = FrameHead { kind, words: count, handler: PLAIN, slot, request };
         if !line.say(head, words, &[]) {
             self.pump(from.link);
         }
@@ -309,8 +332,14 @@ impl State {
 
     /// Answers with data, when the peer takes it.
     #[cold]
-    fn reply_data(&mut self, from: From, head: Head, words: &[u64], data: Vec<Segment>) {
-        let Ok(line) = self.live(from.link) else { return };
+    fn reply_data(
+        &mut self,
+        from: ReplyAddress,
+        head: FrameHead,
+        words: &[u64],
+        data: Vec<Segment>,
+    ) {
+        let Ok(line) = self.links.live(from.link) else { return };
         let frame = bulk_frame(head, words, data, line.segments);
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         incoming.replies.push(frame);
@@ -319,22 +348,22 @@ impl State {
 
     /// Answers that there is no answer.
     #[cold]
-    pub(crate) fn no_reply(&mut self, from: From, why: NoReply) {
-        let (Some(request), Ok(line)) = (from.request, self.live(from.link)) else { return };
+    pub(crate) fn no_reply(&mut self, from: ReplyAddress, why: NoReply) {
+        let (Some(request), Ok(line)) = (from.request, self.links.live(from.link)) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         incoming.answered();
         let (slot, (handler, said)) = (incoming.number, why.to_parts());
         let words = u8::try_from(said.len()).expect("three at most");
-        let head = Head { kind: Kind::NoReply, words, handler, slot, request };
+        let head = FrameHead { kind: FrameKind::NoReply, words, handler, slot, request };
         line.say(head, &said, &[]);
         self.pump(from.link);
     }
 
     /// Sends a message back to who sent it.
     #[cold]
-    fn send_back(&mut self, from: From, why: Why, arrived: Arrived) {
+    fn send_back(&mut self, from: ReplyAddress, why: ReturnReason, arrived: ArrivedFrame) {
         let head = arrived.head;
-        if head.kind == Kind::Bulk && from.request.is_none() {
+        if head.kind == FrameKind::Bulk && from.request.is_none() {
             return self.send_back_data(from, why, arrived);
         }
         if let Some(line) = self.links.get(from.link)
@@ -343,19 +372,19 @@ impl State {
             incoming.answered();
             let number = incoming.number;
             let request = from.request.unwrap_or(head.request);
-            let returned = Head {
-                kind: Kind::Returned,
+            let returned = FrameHead {
+                kind: FrameKind::Returned,
                 words: head.words,
                 handler: why as u8,
                 slot: number,
                 request,
             };
             let what = [head.kind as u8, head.handler, 0, 0, 0, 0, 0, 0];
-            let mut words = [0; Head::WORDS_MAX];
+            let mut words = [0; FrameHead::WORDS_MAX];
             let count = arrived.read_words(&mut words);
             // The data of a request is still at the sender's.
             let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
-            let payload = if head.kind == Kind::Bulk { &[] } else { payload };
+            let payload = if head.kind == FrameKind::Bulk { &[] } else { payload };
             line.say(returned, &words[..count], &[&what, payload]);
             self.pump(from.link);
         }
@@ -366,9 +395,9 @@ impl State {
         }
     }
 
-    /// Puts something before the bundle of an endpoint, or aside while that moves.
+    /// Queues an upcall for an endpoint, or sets it aside while the endpoint moves.
     #[cold]
-    pub(crate) fn enqueue(&mut self, key: Key, what: What) {
+    pub(crate) fn enqueue(&mut self, key: SlotKey, what: UpcallKind) {
         let came = self.came();
         let Some(endpoint) = self.endpoints.get(key) else { return };
         let upcall = Upcall::new(key, what, came).at(endpoint.home());
@@ -381,24 +410,28 @@ impl State {
 
     /// A message that could not be delivered comes back.
     #[cold]
-    pub(crate) fn returned(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
+    pub(crate) fn returned(
+        &mut self,
+        link: SlotKey,
+        arrived: ArrivedFrame,
+    ) -> Result<(), &'static str> {
         let head = arrived.head;
         let (words, payload) = arrived.parts().ok_or("a message shorter than its words")?;
         let ([kind, handler, ..], bytes) =
             payload.split_first_chunk::<8>().ok_or("a return without a reason")?;
-        let reason = Why::read(head.handler, *handler)?;
+        let reason = ReturnReason::read(head.handler, *handler)?;
         let undelivered = Undelivered {
             reason: reason.clone(),
             handler: *handler,
             words: words_of(words),
             bytes: bytes.to_vec(),
         };
-        let is_one_way = *kind == Kind::OneWay as u8 || head.request & NOT_ANSWERED != 0;
+        let is_one_way = *kind == FrameKind::OneWay as u8 || head.request & NOT_ANSWERED != 0;
         let line = self.links.get(link).ok_or("no link")?;
         let number = line.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;
-        if *kind == Kind::OneWay as u8 {
-            let (kind, handler, slot) = (Kind::OneWay, *handler, number.slot());
-            line.carrier.came_back(Head { kind, handler, slot, ..head }, &[words, bytes]);
+        if *kind == FrameKind::OneWay as u8 {
+            let (kind, handler, slot) = (FrameKind::OneWay, *handler, number.slot());
+            line.carrier.came_back(FrameHead { kind, handler, slot, ..head }, &[words, bytes]);
         }
         self.release(arrived);
         let line = self.links.get(link).ok_or("no link")?;
@@ -409,39 +442,39 @@ impl State {
             self.tell_undelivered(endpoint, undelivered);
         } else {
             let (key, _) = line.take_answer(head)?;
-            line.resolve(key, Outcome::Failed(Box::new(CallError::Undelivered(reason))));
+            line.resolve(key, CallOutcome::Failed(Box::new(reason)));
         }
         self.unmap_if_quiet(link, head.slot);
         Ok(())
     }
 
-    /// Has an endpoint's error handler run.
-    pub(crate) fn tell_undelivered(&mut self, endpoint: Key, undelivered: Undelivered) {
+    /// Queues the error handler of an endpoint.
+    pub(crate) fn tell_undelivered(&mut self, endpoint: SlotKey, undelivered: Undelivered) {
         if planted(Fault::Untold) {
             return;
         }
-        self.enqueue(endpoint, What::Undelivered(Box::new(undelivered)));
+        self.enqueue(endpoint, UpcallKind::Undelivered(Box::new(undelivered)));
     }
 }
 
-/// The request that a message is, if it is to be answered.
+/// The number of the request, if the message is to be answered.
 #[inline]
-pub(super) fn request_of(head: Head) -> Option<u32> {
+pub(super) fn request_of(head: FrameHead) -> Option<u32> {
     match head.kind {
-        Kind::Request => Some(call_of(head)),
-        Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(call_of(head)),
+        FrameKind::Request => Some(call_of(head)),
+        FrameKind::Bulk if head.request & NOT_ANSWERED == 0 => Some(call_of(head)),
         _ => None,
     }
 }
 
-/// The call that a request is, or data.
+/// The number of the call of a request or of data.
 #[inline]
-pub(crate) const fn call_of(head: Head) -> u32 {
+pub(crate) const fn call_of(head: FrameHead) -> u32 {
     head.request & (CALLS_MAX - 1)
 }
 
-/// Of a bulk message's request number: it is not answered.
+/// Flag in the request number of a bulk message: it is not answered.
 pub(crate) const NOT_ANSWERED: u32 = 1 << 23;
 
-/// Calls of a link that may be under way: their numbers leave room for what is said with them.
+/// Calls of a link that may be under way: their numbers leave room for two flags.
 pub(crate) const CALLS_MAX: u32 = IN_ORDER;

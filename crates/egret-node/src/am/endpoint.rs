@@ -4,66 +4,67 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use egret_net::buf::Buf;
-use egret_net::rt::Deadline;
-use egret_net::vi::{Access, ExposeError, Exposed};
+use egret_net::buf::{Buf, MemoryError};
+use egret_net::rt::{Deadline, GivenBack};
+use egret_net::vi::{Access, Exposed};
 
-use super::bundle::{Home, Order, Run, SharedHandler, Upcall};
-use super::serve::in_handler;
+use super::bundle::{SharedHandler, StartOrder, TableKey, Upcall, UpcallHandler};
+use super::run_handlers::in_handler;
 use super::{
-    Bundle, Ended, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
+    Bundle, EndedLink, HandlerTable, HandlerType, MessageError, PendingMapping, RemoteEndpoint,
+    Request, Undelivered,
 };
-use crate::link::control::Need;
-use crate::link::lands::Supply;
-use crate::links::core::{Core, Stopped};
-use crate::links::slots::Key;
+use crate::links::control::HandlerTypes;
+use crate::links::core::{LinksCore, WaitStopped};
+use crate::links::placement::SuppliedBuffers;
+use crate::slots::SlotKey;
 
-/// Who sends and receives active messages: a table of handlers, a tag that mappings must
-/// know, a table of the remote endpoints it has mapped, and perhaps a name, a segment of
-/// memory, and buffers for bulk data.
+/// An end of active messages: a table of handlers, a tag that mappings must know, the remote
+/// endpoints that it has mapped, and perhaps a name, a segment of memory, and buffers for bulk data.
 ///
-/// Dropping it closes it: its name is free, messages for it go back to who sent them.
+/// Dropping an endpoint closes it: its name is free, and messages for it go back to their senders.
+/// The [module](super) has an example.
 #[derive(Debug)]
 pub struct Endpoint {
-    core: Arc<Core>,
-    key: Key,
+    core: Arc<LinksCore>,
+    key: SlotKey,
 }
 
-/// What the links know of an endpoint.
+/// An endpoint, in the table of its links.
 #[derive(Debug)]
 pub(crate) struct EndpointState {
     pub(crate) name: Option<String>,
     pub(crate) tag: u64,
-    pub(crate) bundle: Key,
-    /// Its table there.
-    pub(crate) table: Key,
-    /// Messages that are on their way to its handlers.
+    pub(crate) bundle: SlotKey,
+    /// The handlers of the endpoint, in the bundle's tables.
+    pub(crate) table: SlotKey,
+    /// Upcalls that are queued or running for the endpoint.
     pub(crate) under_way: u32,
-    /// While it moves, what arrives waits here.
+    /// While the endpoint moves to another bundle: the upcalls that have arrived since.
     pub(crate) parked: Option<VecDeque<Box<Upcall>>>,
-    /// Who waits until nothing is under way.
+    /// The mover, which waits until `under_way` is 0.
     pub(crate) mover: Option<Waker>,
-    pub(crate) supply: Arc<Supply>,
+    pub(crate) supply: Arc<SuppliedBuffers>,
     pub(crate) segment: Option<Exposed>,
     /// Handlers with types, and their numbers.
-    pub(crate) typed: Vec<(Need, u8)>,
-    /// Messages that may be under way by each mapping that is made of it.
+    pub(crate) typed: Vec<(HandlerTypes, u8)>,
+    /// Messages that may be under way by each mapping of this endpoint.
     pub(crate) window: u32,
 }
 
 impl EndpointState {
     #[inline]
-    pub(crate) const fn home(&self) -> Home {
-        Home { bundle: self.bundle, table: self.table }
+    pub(crate) const fn home(&self) -> TableKey {
+        TableKey { bundle: self.bundle, table: self.table }
     }
 }
 
-/// Where an endpoint is, what it is called, and its tag.
+/// The address of an endpoint: its host, name and tag. The [module](super) has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointName {
     /// The host of its links' nic.
     pub host: String,
-    /// What it is registered as.
+    /// The name under which the endpoint is registered.
     pub name: String,
     /// Its tag.
     pub tag: u64,
@@ -86,7 +87,7 @@ impl Endpoint {
                 name: None,
                 tag,
                 bundle,
-                table: home.tables.insert(Table::default()),
+                table: home.tables.insert(HandlerTable::default()),
                 under_way: 0,
                 parked: None,
                 mover: None,
@@ -100,19 +101,19 @@ impl Endpoint {
         Self { core, key }
     }
 
-    /// Gives it a name that others can map it by, instead of the one that it had.
+    /// Registers the endpoint under a name by which others can map it; the name before is free.
     ///
     /// # Errors
     ///
-    /// If another has the name, or it is too long.
-    pub fn register(&self, name: &str) -> Result<(), EndpointError> {
+    /// [`MessageError::NameTaken`] if another endpoint has the name, [`MessageError::NameTooLong`].
+    pub fn register(&self, name: &str) -> Result<(), MessageError> {
         if name.len() > NAME_MAX {
-            return Err(EndpointError::NameTooLong { bytes: name.len() });
+            return Err(MessageError::NameTooLong { bytes: name.len() });
         }
         self.core.state.with(|state| {
             match state.names.get(name) {
                 Some(key) if *key == self.key => return Ok(()),
-                Some(_) => return Err(EndpointError::Taken { name: name.to_owned() }),
+                Some(_) => return Err(MessageError::NameTaken { name: name.to_owned() }),
                 None => {}
             }
             state.names.insert(name.to_owned(), self.key);
@@ -131,8 +132,8 @@ impl Endpoint {
     /// If `number` is 255.
     pub fn on(&self, number: u8, handler: impl FnMut(Request<'_>) + Send + 'static) {
         assert!(number < u8::MAX, "handlers have numbers below 255");
-        let run = Run::Handler(Box::new(handler));
-        drop(self.change(|table| table.set(Table::place(number), Some(run))));
+        let run = UpcallHandler::Handler(Box::new(handler));
+        drop(self.change(|table| table.set(HandlerTable::place(number), Some(run))));
     }
 
     /// Runs `handler` for each message to number `number`, as [`on`](Self::on) does, but any number at
@@ -144,7 +145,7 @@ impl Endpoint {
     ///
     /// If `number` is 255.
     pub fn on_shared(&self, number: u8, handler: impl Fn(Request<'_>) + Send + Sync + 'static) {
-        self.share(number, Order::Any, Arc::new(handler));
+        self.share(number, StartOrder::Any, Arc::new(handler));
     }
 
     /// Runs `handler` as [`on_shared`](Self::on_shared) does, but in order: a message is begun when the handler of the one before has ended, or gone
@@ -158,26 +159,26 @@ impl Endpoint {
         number: u8,
         handler: impl Fn(Request<'_>) + Send + Sync + 'static,
     ) {
-        self.share(number, Order::Kept, Arc::new(handler));
+        self.share(number, StartOrder::Kept, Arc::new(handler));
     }
 
-    fn share(&self, number: u8, order: Order, handler: SharedHandler) {
+    fn share(&self, number: u8, order: StartOrder, handler: SharedHandler) {
         assert!(number < u8::MAX, "handlers have numbers below 255");
-        let run = Run::Shared(handler, order);
-        drop(self.change(|table| table.set(Table::place(number), Some(run))));
+        let run = UpcallHandler::Shared(handler, order);
+        drop(self.change(|table| table.set(HandlerTable::place(number), Some(run))));
     }
 
-    /// Has no handler of this number any more: messages for it go back.
+    /// Removes the handler of this number: messages for it go back to their senders.
     pub fn off(&self, number: u8) {
-        drop(self.change(|table| table.set(Table::place(number), None)));
+        drop(self.change(|table| table.set(HandlerTable::place(number), None)));
         self.with(|endpoint| endpoint.typed.retain(|(_, typed)| *typed != number));
     }
 
     /// Runs `handler` for each message that could not be delivered and that nobody waits
     /// for.
     pub fn on_error(&self, handler: impl FnMut(Undelivered) + Send + 'static) {
-        let run = Run::OnError(Box::new(handler));
-        drop(self.change(|table| table.set(Table::ON_ERROR, Some(run))));
+        let run = UpcallHandler::OnError(Box::new(handler));
+        drop(self.change(|table| table.set(HandlerTable::ON_ERROR, Some(run))));
     }
 
     /// Runs `handler` once for each link that ends by which this endpoint was mapped, or has
@@ -185,9 +186,9 @@ impl Endpoint {
     /// links, was cut off, or these links are [closed](crate::Links::close). It runs as
     /// handlers do, behind those of everything that came by the link; but
     /// [shared](Self::on_shared) ones may still run, or be about to.
-    pub fn on_end(&self, handler: impl FnMut(Ended) + Send + 'static) {
-        let run = Run::OnEnd(Box::new(handler));
-        drop(self.change(|table| table.set(Table::ON_END, Some(run))));
+    pub fn on_end(&self, handler: impl FnMut(EndedLink) + Send + 'static) {
+        let run = UpcallHandler::OnEnd(Box::new(handler));
+        drop(self.change(|table| table.set(HandlerTable::ON_END, Some(run))));
     }
 
     /// Lets so many messages be under way by each mapping that is made of it from now on,
@@ -201,13 +202,13 @@ impl Endpoint {
         self.with(|endpoint| endpoint.window = messages);
     }
 
-    /// Gives it another tag. Messages of mappings that were made with the tag before go
-    /// back to who sent them.
+    /// Changes the tag of the endpoint. Messages by mappings that were made with the tag before go back
+    /// to their senders ([`MessageError::TagChanged`]).
     pub fn set_tag(&self, tag: u64) {
         self.with(|endpoint| endpoint.tag = tag);
     }
 
-    /// Its tag.
+    /// The tag of the endpoint.
     #[must_use]
     pub fn tag(&self) -> u64 {
         self.with(|endpoint| endpoint.tag)
@@ -231,44 +232,44 @@ impl Endpoint {
         self.with(|endpoint| endpoint.supply.len())
     }
 
-    /// Gives it a segment that those who map it from now on can get from and put to, as
-    /// `access` says.
+    /// Gives the endpoint a segment of memory: endpoints that map this one from now on can get from it
+    /// and put to it, as `access` says.
     ///
     /// # Errors
     ///
     /// If the memory cannot be registered; it is inside.
-    pub fn set_segment(&self, buf: Buf, access: Access) -> Result<(), ExposeError> {
+    pub fn set_segment(&self, buf: Buf, access: Access) -> Result<(), GivenBack<Buf, MemoryError>> {
         let exposed = self.core.nic.expose(buf, access)?;
         let before = self.with(|endpoint| endpoint.segment.replace(exposed));
         drop(before);
         Ok(())
     }
 
-    /// Takes the segment back; who gets from it or puts to it is refused.
+    /// Takes the segment back; gets and puts are refused from then on.
     #[must_use]
     pub fn take_segment(&self) -> Option<Buf> {
         self.with(|endpoint| endpoint.segment.take()).map(Exposed::revoke)
     }
 
-    /// Reads from its own segment.
+    /// Reads from the endpoint's own segment.
     ///
     /// # Panics
     ///
-    /// If it has none, or that is outside.
+    /// If there is no segment, or the bytes are outside of it.
     pub fn read_segment(&self, offset: usize, to: &mut [u8]) {
         self.with(|endpoint| endpoint.segment.as_ref().expect("a segment").read_at(offset, to));
     }
 
-    /// Writes to its own segment.
+    /// Writes to the endpoint's own segment.
     ///
     /// # Panics
     ///
-    /// If it has none, or that is outside.
+    /// If there is no segment, or the bytes are outside of it.
     pub fn write_segment(&self, offset: usize, from: &[u8]) {
         self.with(|endpoint| endpoint.segment.as_ref().expect("a segment").write_at(offset, from));
     }
 
-    /// Moves it to another bundle. What arrives meanwhile waits, and is served there.
+    /// Moves the endpoint to another bundle. Messages that arrive meanwhile wait, and are served there.
     ///
     /// # Errors
     ///
@@ -278,16 +279,16 @@ impl Endpoint {
         &self,
         bundle: &Bundle,
         deadline: impl Into<Deadline>,
-    ) -> Result<(), EndpointError> {
+    ) -> Result<(), MessageError> {
         let deadline = deadline.into();
         if in_handler() {
-            return Err(EndpointError::InHandler);
+            return Err(MessageError::InHandler);
         }
         assert!(Arc::ptr_eq(&self.core, &bundle.core), "a bundle of other links");
         let moves = self.with(|endpoint| endpoint.parked.replace(VecDeque::new()));
         if let Some(parked) = moves {
             self.with(|endpoint| endpoint.parked = Some(parked));
-            return Err(EndpointError::Moving);
+            return Err(MessageError::Moving);
         }
         let quiet = self.core.wait(deadline, |state, waker| {
             let endpoint = state.endpoints.get(self.key).expect("it is open");
@@ -303,8 +304,8 @@ impl Endpoint {
                 self.carry_over(bundle);
                 Ok(())
             }
-            Err(Stopped::TimedOut { waited }) => Err(EndpointError::Busy { waited }),
-            Err(Stopped::InHandler) => Err(EndpointError::InHandler),
+            Err(WaitStopped::TimedOut { waited }) => Err(MessageError::Busy { waited }),
+            Err(WaitStopped::InHandler) => Err(MessageError::InHandler),
         };
         self.core.state.with(|state| state.unpark(self.key));
         self.core.leave_handlers();
@@ -331,17 +332,17 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// At once: [`MapError::NoSuchEndpoint`] and [`MapError::WrongTag`] if the host answers so,
-    /// [`MapError::NoRoom`] if it has no room, and [`MapError::Up`] if there is no link and can
-    /// be none, with [`Oneself`](crate::link::LinkUpError::Oneself) for an endpoint of this node.
-    /// At the deadline: [`MapError::Up`] with what the fabric
-    /// [knows](crate::link::LinkUpError::Connect) of a host that is not there, else
-    /// [`MapError::TimedOut`].
+    /// At once: [`MessageError::NoSuchEndpoint`] and [`MessageError::OtherTag`] if the host answers so,
+    /// [`MessageError::NoRoom`] if it has no room, and [`MessageError::NoLink`] if there is no link and can
+    /// be none, with [`Oneself`](crate::links::LinkError::Oneself) for an endpoint of this node.
+    /// At the deadline: [`MessageError::NoLink`] with what the fabric
+    /// [knows](crate::links::LinkError::Connect) of a host that is not there, else
+    /// [`MessageError::NotMappedInTime`].
     pub fn wait_map(
         &self,
         to: &EndpointName,
         deadline: impl Into<Deadline>,
-    ) -> Result<Remote, MapError> {
+    ) -> Result<RemoteEndpoint, MessageError> {
         self.wait_map_with(to, &[], deadline)
     }
 
@@ -353,9 +354,9 @@ impl Endpoint {
     pub fn wait_map_with(
         &self,
         to: &EndpointName,
-        needs: &[Needed],
+        needs: &[HandlerType],
         deadline: impl Into<Deadline>,
-    ) -> Result<Remote, MapError> {
+    ) -> Result<RemoteEndpoint, MessageError> {
         self.map(to, needs, deadline).wait()
     }
 
@@ -364,16 +365,16 @@ impl Endpoint {
     pub fn map(
         &self,
         to: &EndpointName,
-        needs: &[Needed],
+        needs: &[HandlerType],
         deadline: impl Into<Deadline>,
-    ) -> Mapping {
-        Mapping::new(&self.core, self.key, to, needs, deadline.into())
+    ) -> PendingMapping {
+        PendingMapping::new(&self.core, self.key, to, needs, deadline.into())
     }
 
-    /// Registers a handler with types; its number.
+    /// Sets the handler of a name and types; returns the handler's number.
     pub(super) fn add_typed(
         &self,
-        need: Need,
+        need: HandlerTypes,
         handler: impl FnMut(Request<'_>) + Send + 'static,
     ) -> Option<u8> {
         let known = self.with(|endpoint| {
@@ -381,8 +382,8 @@ impl Endpoint {
         });
         let number = self.change(|table| {
             let number = known.or_else(|| table.free())?;
-            let run = Run::Handler(Box::new(handler));
-            Some((number, table.set(Table::place(number), Some(run))))
+            let run = UpcallHandler::Handler(Box::new(handler));
+            Some((number, table.set(HandlerTable::place(number), Some(run))))
         })?;
         let (number, before) = number;
         drop(before);
@@ -397,7 +398,7 @@ impl Endpoint {
         self.core.state.with(|state| change(state.endpoints.get(self.key).expect("it is open")))
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut HandlerTable) -> R) -> R {
         self.core.state.with(|state| {
             let endpoint = state.endpoints.get(self.key).expect("it is open");
             let bundle = state.bundles.get(endpoint.bundle).expect("it has an endpoint");

@@ -1,15 +1,17 @@
 //! Faults that tests plant, to show that the checks find them.
 //!
 //! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 egret_net::faults! {
-    /// Ways to get it wrong.
+    /// Faults in links and active messages.
     pub(crate) enum Fault {
-        /// Whoever says that it is a host is taken for it.
+        /// A link is made with whoever claims to be a host, whatever its key.
         AnyKey,
-        /// A link gives way to an older one.
+        /// A link is replaced by an older one.
         AnyNumber,
-        /// Links of those who are not listed, or not any more, stay.
+        /// Links of peers that are not listed, or not any more, stay.
         UnlistedStay,
         /// A message is served twice.
         Twice,
@@ -17,23 +19,23 @@ egret_net::faults! {
         CreditKept,
         /// An answer goes to another call.
         OtherCall,
-        /// What an endpoint has waiting after a move is served in the wrong order.
+        /// Messages that waited while an endpoint moved are served in the wrong order.
         MovedAround,
-        /// Whatever was not acknowledged is said not to have been delivered.
+        /// Messages that were not acknowledged are reported as certainly not delivered.
         SaidLost,
-        /// A sender does not look at its window.
+        /// A sender ignores its window.
         Boundless,
-        /// What was received into is not received into again.
+        /// A receive that has completed is not posted again.
         NotPosted,
-        /// Nobody is told of a message that came back.
+        /// The error handler does not run for a message that came back.
         Untold,
         /// A mapping that was given up still holds bytes.
         Leaky,
         /// The number of a mapping is free before the peer knows.
         NumberFree,
-        /// An endpoint is not told that a link ended.
+        /// The end handler of an endpoint does not run when a link has ended.
         EndUntold,
-        /// An endpoint is told twice that a link ended.
+        /// The end handler of an endpoint runs twice for one link.
         EndTwice,
         /// The pieces of a message are in another order.
         PiecesSwapped,
@@ -49,7 +51,7 @@ egret_net::faults! {
         NotPlaced,
         /// The place of a request whose data was refused is not given up.
         PlaceKept,
-        /// A background thread that rests is not called when who has the role leaves.
+        /// A background thread that rests is not woken when the thread with the role leaves.
         RestUncalled,
     }
 }

@@ -5,14 +5,14 @@ use egret_net::vi::{Descriptor, Segment};
 
 use super::deliver::call_of;
 use super::fault::{Fault, planted};
-use super::serve::in_handler;
-use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
-use crate::link::{Head, LinkError};
-use crate::links::clock::Clock;
-use crate::links::line::Line;
-use crate::links::slots::Key;
+use super::run_handlers::in_handler;
+use super::{Call, CallReply, MEDIUM_MAX, Message, MessageError, Payload, RemoteEndpoint};
+use crate::links::clock::DeadlineClock;
+use crate::links::link_side::LinkSide;
+use crate::links::{FrameHead, LinkError};
+use crate::slots::SlotKey;
 
-impl Remote {
+impl RemoteEndpoint {
     /// Sends a request, whose payload is these pieces behind each other instead of its own, and waits for its
     /// answer. Up to [`MEDIUM_MAX`] bytes are copied into the message; more is sent from where
     /// it lies, and is not used any more when this returns.
@@ -28,27 +28,27 @@ impl Remote {
         message: Message<'_>,
         pieces: &[&[u8]],
         deadline: impl Into<Deadline>,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, MessageError> {
         self.call_with(message, pieces, deadline.into(), |message, clock| {
-            self.send_when_room(message, clock, Line::request)
+            self.send_when_room(message, clock, LinkSide::request)
         })
     }
 
-    /// The same, if the window has room: for words that say how much time is left, which can
-    /// be made anew after [`wait_room`](Self::wait_room).
+    /// Like [`wait_call_with`](Self::wait_call_with), but only if the window has room now: for words
+    /// that say how much time is left, which are made anew after [`wait_room`](Self::wait_room).
     ///
     /// # Errors
     ///
-    /// [`SendError::Full`] inside if it has none; or as
+    /// [`MessageError::Full`] inside if it has none; or as
     /// [`wait_call_with`](Self::wait_call_with).
     pub fn try_call_with(
         &self,
         message: Message<'_>,
         pieces: &[&[u8]],
         deadline: impl Into<Deadline>,
-    ) -> Result<Reply, CallError> {
+    ) -> Result<CallReply, MessageError> {
         self.call_with(message, pieces, deadline.into(), |message, _| {
-            self.send_now(message, Line::request)
+            self.send_now(message, LinkSide::request)
         })
     }
 
@@ -58,12 +58,12 @@ impl Remote {
         message: Message<'_>,
         pieces: &[&[u8]],
         deadline: Deadline,
-        send: impl FnOnce(&mut Message<'_>, &mut Clock) -> Result<Key, SendError>,
-    ) -> Result<Reply, CallError> {
+        send: impl FnOnce(&mut Message<'_>, &mut DeadlineClock) -> Result<SlotKey, MessageError>,
+    ) -> Result<CallReply, MessageError> {
         if in_handler() {
-            return Err(CallError::InHandler);
+            return Err(MessageError::InHandler);
         }
-        let mut clock = Clock::of(deadline);
+        let mut clock = DeadlineClock::of(deadline);
         if total(pieces) <= MEDIUM_MAX {
             let payload = Payload::Pieces(pieces);
             let key = send(&mut Message { payload, ..message }, &mut clock)?;
@@ -71,7 +71,7 @@ impl Remote {
         }
         Segment::lend_all(pieces, |lent, is_back| {
             let sent = send(&mut message.gather(lent), &mut clock);
-            let answer = sent.map_err(CallError::from).and_then(|key| {
+            let answer = sent.and_then(|key| {
                 let answer = Call::wait_for(&self.core, self.link, key, &mut clock);
                 if !is_back() {
                     self.bring_back(key, is_back);
@@ -83,10 +83,10 @@ impl Remote {
         })
     }
 
-    /// Gets memory back that was lent for longer than its time: whatever is not with the
-    /// fabric yet is copied.
+    /// Gets back memory that is still lent after the deadline: frames that the fabric does not have yet
+    /// are copied.
     #[cold]
-    fn bring_back(&self, call: Key, is_back: &mut dyn FnMut() -> bool) {
+    fn bring_back(&self, call: SlotKey, is_back: &mut dyn FnMut() -> bool) {
         self.core.state.with(|state| {
             if let Some(line) = state.links.get(self.link) {
                 line.own_data(call);
@@ -109,10 +109,10 @@ impl Remote {
     }
 }
 
-impl Line {
+impl LinkSide {
     /// Copies the data of a request that the fabric does not have yet, unless another has its
     /// number by now.
-    fn own_data(&mut self, call: Key) {
+    fn own_data(&mut self, call: SlotKey) {
         if self.am.calls.get(call).is_none() {
             return;
         }
@@ -123,8 +123,8 @@ impl Line {
 
 /// Copies a frame, if it is this request.
 fn own(frame: &mut Descriptor, request: u32) {
-    let head = Head::from_bits(frame.tag()).expect("of this side");
-    if head.kind == crate::link::Kind::Bulk && call_of(head) == request {
+    let head = FrameHead::from_bits(frame.tag()).expect("of this side");
+    if head.kind == crate::links::FrameKind::Bulk && call_of(head) == request {
         let mut bytes = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
         frame.gather(0, &mut bytes);
         *frame = Descriptor::new(bytes).with_tag(frame.tag());
@@ -139,7 +139,7 @@ pub(super) fn total(pieces: &[&[u8]]) -> usize {
 
 /// Data, and its words behind it, in at most so many segments.
 pub(super) fn bulk_frame(
-    head: Head,
+    head: FrameHead,
     words: &[u64],
     pieces: Vec<Segment>,
     segments: usize,
@@ -193,7 +193,7 @@ fn joined(pieces: Vec<Segment>, room: usize) -> Vec<Segment> {
     few
 }
 
-/// How much longer the fabric may read what was lent.
+/// How long after the deadline the fabric may still read lent memory.
 const LET_GO: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[cfg(test)]
@@ -208,7 +208,12 @@ mod tests {
             let pieces: Vec<Vec<u8>> = (0..count).map(|at| vec![at + 1; 300]).collect();
             let words = [7; 16].get(..words).unwrap();
             let memory = pieces.iter().cloned().map(Segment::from).collect();
-            let frame = bulk_frame(Head::of(crate::link::Kind::Bulk, 0), words, memory, segments);
+            let frame = bulk_frame(
+                FrameHead::of(crate::links::FrameKind::Bulk, 0),
+                words,
+                memory,
+                segments,
+            );
             assert!(frame.segments().count() <= segments, "{segments}");
             let mut bytes = vec![0; usize::try_from(frame.len()).unwrap()];
             frame.gather(0, &mut bytes);
@@ -233,11 +238,11 @@ mod tests {
             [&links, &other].into_iter().for_each(crate::Links::poll);
             sim.run_until(sim.elapsed() + std::time::Duration::from_millis(1));
         };
-        let key = |state: &mut crate::links::state::State| {
+        let key = |state: &mut crate::links::state::LinksState| {
             let line = state.links.get(remote.link).unwrap();
             line.am.calls.keys()[0]
         };
-        let at = |state: &mut crate::links::state::State| {
+        let at = |state: &mut crate::links::state::LinksState| {
             let line = state.links.get(remote.link).unwrap();
             let frame = line.waiting_data().next().unwrap();
             frame.segments().next().unwrap().bytes().as_ptr()

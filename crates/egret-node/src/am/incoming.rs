@@ -1,41 +1,41 @@
 //! A mapping as the receiving side sees it.
 
-use super::places::Places;
+use super::request_order::RequestOrder;
 use crate::flow::{FlowId, Outflow};
-use crate::link::control::Map;
-use crate::links::slots::Key;
+use crate::links::control::MapRequest;
+use crate::slots::SlotKey;
 
 /// An endpoint of this side, as one of the peer has mapped it.
 #[derive(Debug)]
-pub(crate) struct Incoming {
-    /// Of the mapping at the peer.
+pub(crate) struct IncomingMapping {
+    /// The number of the mapping at the peer.
     pub(crate) number: u32,
-    pub(crate) endpoint: Key,
-    /// What the peer takes for the endpoint's tag.
+    pub(crate) endpoint: SlotKey,
+    /// The endpoint's tag when the peer mapped it.
     pub(crate) tag: u64,
     window: u32,
-    /// By which those were admitted.
+    /// The share of the admitted messages that the window takes.
     pub(crate) admitted: FlowId,
-    /// Messages that have come and not been given back.
+    /// Messages that have arrived and whose credit was not given back.
     used: u32,
-    /// Messages that are done and not given back.
+    /// Messages that were served and whose credit was not given back.
     owed: u32,
-    /// It is given up once all are given back, which is to be at once.
+    /// Whether the peer gives the mapping up, so that credit goes back at once.
     leaving: bool,
-    /// By which its data comes.
+    /// The flow of its data.
     pub(crate) flow: FlowId,
     /// Requests that wait for data that was sent before them.
-    pub(super) places: Places,
+    pub(super) places: RequestOrder,
     /// Answers with data.
     pub(super) replies: Outflow,
-    /// Whether they wait for the link to have sent others.
+    /// Whether the answers wait until the link has sent others.
     pub(super) stalled: bool,
 }
 
-impl Incoming {
+impl IncomingMapping {
     pub(crate) fn new(
-        map: &Map,
-        endpoint: Key,
+        map: &MapRequest,
+        endpoint: SlotKey,
         (window, admitted): (u32, FlowId),
         flow: FlowId,
     ) -> Self {
@@ -51,7 +51,7 @@ impl Incoming {
             owed,
             leaving,
             flow,
-            places: Places::default(),
+            places: RequestOrder::default(),
             replies,
             stalled,
         }

@@ -4,27 +4,31 @@ use std::sync::Arc;
 
 use egret_net::vi::RemoteKey;
 
-use super::call::{Awaits, Outcome};
+use super::call::{CallOutcome, PendingParts};
 use super::fault::{Fault, planted};
-use super::outgoing::Phase;
-use super::{CallError, EndpointState, Incoming, Reason, Table};
-use crate::link::control::{Control, Map, Mapped, Needs, NotMapped};
-use crate::link::lands::Flow;
-use crate::link::{Fate, LinkError};
-use crate::links::slots::Key;
-use crate::links::state::State;
+use super::outgoing::MappingPhase;
+use super::{EndpointState, HandlerTable, IncomingMapping, MessageError};
+use crate::links::control::{LinkControl, MapRequest, Mapped, NotMapped, RequiredHandler};
+use crate::links::placement::InflowKey;
+use crate::links::state::LinksState;
+use crate::links::{Fate, LinkError};
+use crate::slots::SlotKey;
 
-impl State {
+impl LinksState {
     /// The peer wants to map an endpoint of this side.
-    pub(crate) fn asked_to_map(&mut self, link: Key, map: &Map) -> Result<(), &'static str> {
-        if map.number >= crate::link::Head::SLOTS {
+    pub(crate) fn asked_to_map(
+        &mut self,
+        link: SlotKey,
+        map: &MapRequest,
+    ) -> Result<(), &'static str> {
+        if map.number >= crate::links::FrameHead::SLOTS {
             return Err("a mapping that cannot be");
         }
         let answer = match self.consider(map) {
             Ok((endpoint, handlers)) => self.let_map(link, map, endpoint, handlers),
-            Err(why) => Control::NotMapped { number: map.number, why },
+            Err(why) => LinkControl::NotMapped { number: map.number, why },
         };
-        if let Ok(line) = self.live(link) {
+        if let Ok(line) = self.links.live(link) {
             line.control(&answer);
         }
         self.pump(link);
@@ -32,7 +36,7 @@ impl State {
     }
 
     /// The endpoint that is asked for, and the numbers of its handlers.
-    fn consider(&mut self, map: &Map) -> Result<(Key, Vec<u8>), NotMapped> {
+    fn consider(&mut self, map: &MapRequest) -> Result<(SlotKey, Vec<u8>), NotMapped> {
         let key = self.names.get(&map.name).copied().ok_or(NotMapped::NoSuchEndpoint)?;
         let endpoint = self.endpoints.get(key).ok_or(NotMapped::NoSuchEndpoint)?;
         if endpoint.tag != map.tag {
@@ -42,15 +46,21 @@ impl State {
         Ok((key, handlers.collect::<Result<_, _>>()?))
     }
 
-    fn let_map(&mut self, link: Key, map: &Map, endpoint: Key, handlers: Vec<u8>) -> Control {
+    fn let_map(
+        &mut self,
+        link: SlotKey,
+        map: &MapRequest,
+        endpoint: SlotKey,
+        handlers: Vec<u8>,
+    ) -> LinkControl {
         let number = map.number;
         let no_room = |why: &str| NotMapped::NoRoom { why: why.to_owned() };
-        let Ok(line) = self.live(link) else {
-            return Control::NotMapped { number, why: no_room("the link has ended") };
+        let Ok(line) = self.links.live(link) else {
+            return LinkControl::NotMapped { number, why: no_room("the link has ended") };
         };
         if line.am.incoming.len() >= MAPPINGS_MAX {
             let why = format!("a link has at most {MAPPINGS_MAX} mappings");
-            return Control::NotMapped { number, why: no_room(&why) };
+            return LinkControl::NotMapped { number, why: no_room(&why) };
         }
         let lands = Arc::clone(&line.lands);
         let state = self.endpoints.get(endpoint).expect("just looked at");
@@ -61,7 +71,7 @@ impl State {
                 "{mappings} mappings have all {messages} messages that it admits \
                  (LinksOptions::messages)"
             );
-            return Control::NotMapped { number, why: no_room(&why) };
+            return LinkControl::NotMapped { number, why: no_room(&why) };
         };
         let held = u32::try_from(self.admitted.held(admitted)).unwrap_or(u32::MAX);
         let window = window.min(held);
@@ -69,31 +79,34 @@ impl State {
             Ok(opened) => opened,
             Err(why) => {
                 self.admitted.close(admitted);
-                return Control::NotMapped { number, why: no_room(&why.to_string()) };
+                return LinkControl::NotMapped { number, why: no_room(&why.to_string()) };
             }
         };
         let state = self.endpoints.get(endpoint).expect("just looked at");
         let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
         let window = if planted(Fault::OtherWindow) { 1 << 16 } else { window };
-        let line = self.live(link).expect("just looked at");
-        let slot =
-            line.am.incoming.insert(Incoming::new(map, endpoint, (window, admitted), flow)).index;
-        lands.open(Flow::Requests(slot), bytes, Some(supply));
-        self.inflows.put(flow, link, Flow::Requests(slot));
+        let line = self.links.live(link).expect("just looked at");
+        let slot = line
+            .am
+            .incoming
+            .insert(IncomingMapping::new(map, endpoint, (window, admitted), flow))
+            .index;
+        lands.open(InflowKey::Requests(slot), bytes, Some(supply));
+        self.inflows.put(flow, link, InflowKey::Requests(slot));
         self.meets(link, endpoint);
-        Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment })
+        LinkControl::Mapped(Mapped { number, slot, window, bytes, handlers, segment })
     }
 
     /// The peer has mapped its endpoint for this side.
-    pub(crate) fn mapped(&mut self, link: Key, mapped: Mapped) -> Result<(), &'static str> {
+    pub(crate) fn mapped(&mut self, link: SlotKey, mapped: Mapped) -> Result<(), &'static str> {
         let Mapped { number, slot, window, bytes, handlers, segment } = mapped;
-        let line = self.live(link).map_err(|_| "no link")?;
+        let line = self.links.live(link).map_err(|_| "no link")?;
         let outgoing = line.am.outgoing.at(number).ok_or("it mapped what nobody asked for")?;
-        if slot >= crate::link::Head::SLOTS || window == 0 {
+        if slot >= crate::links::FrameHead::SLOTS || window == 0 {
             return Err("a mapping that cannot be");
         }
         match outgoing.phase {
-            Phase::Asked => {
+            MappingPhase::Asked => {
                 if handlers.len() != outgoing.handlers.len() {
                     return Err("other handlers than were asked for");
                 }
@@ -108,9 +121,9 @@ impl State {
                     self.meets(link, endpoint);
                 }
             }
-            Phase::Unmapped => {
+            MappingPhase::Unmapped => {
                 outgoing.mapped(slot, window, bytes);
-                outgoing.phase = Phase::Unmapped;
+                outgoing.phase = MappingPhase::Unmapped;
                 self.unmap_if_quiet(link, number);
             }
             _ => return Err("it mapped twice"),
@@ -120,20 +133,20 @@ impl State {
 
     pub(crate) fn not_mapped(
         &mut self,
-        link: Key,
+        link: SlotKey,
         number: u32,
         why: NotMapped,
     ) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
+        let line = self.links.live(link).map_err(|_| "no link")?;
         let key = line.am.outgoing.key_at(number).ok_or("a refusal of nothing")?;
         let outgoing = line.am.outgoing.get(key).expect("just looked at");
         match outgoing.phase {
-            Phase::Asked => {
-                outgoing.phase = Phase::Refused(why);
+            MappingPhase::Asked => {
+                outgoing.phase = MappingPhase::Refused(why);
                 outgoing.waiters.wake();
                 Ok(())
             }
-            Phase::Unmapped => {
+            MappingPhase::Unmapped => {
                 self.remove_outgoing(link, key);
                 Ok(())
             }
@@ -142,52 +155,52 @@ impl State {
     }
 
     /// This side gives a mapping up.
-    pub(crate) fn unmap(&mut self, link: Key, number: Key) {
+    pub(crate) fn unmap(&mut self, link: SlotKey, number: SlotKey) {
         let Some(line) = self.links.get(link) else { return };
         let (is_dead, is_quiet) = (line.ended.is_some(), line.carrier.is_quiet());
         let Some(outgoing) = line.am.outgoing.get(number) else { return };
-        if is_dead && is_quiet || matches!(outgoing.phase, Phase::Refused(_)) {
+        if is_dead && is_quiet || matches!(outgoing.phase, MappingPhase::Refused(_)) {
             self.remove_outgoing(link, number);
             self.forget_if_done(link);
             return;
         }
-        let was_mapped = outgoing.phase == Phase::Mapped;
-        outgoing.phase = Phase::Unmapped;
+        let was_mapped = outgoing.phase == MappingPhase::Mapped;
+        outgoing.phase = MappingPhase::Unmapped;
         if was_mapped && !is_dead {
             self.leave(link, number);
         }
     }
 
     /// A mapping ends, at once or when what is under way has come back.
-    fn leave(&mut self, link: Key, number: Key) {
-        let Ok(line) = self.live(link) else { return };
+    fn leave(&mut self, link: SlotKey, number: SlotKey) {
+        let Ok(line) = self.links.live(link) else { return };
         let Some(outgoing) = line.am.outgoing.get(number) else { return };
         if outgoing.is_quiet() {
             return self.unmap_if_quiet(link, number.index);
         }
         let slot = outgoing.slot();
-        line.control(&Control::Leave { slot });
+        line.control(&LinkControl::Leave { slot });
         self.pump(link);
     }
 
     /// The peer will give a mapping up.
-    pub(crate) fn leaves(&mut self, link: Key, slot: u32) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
+    pub(crate) fn leaves(&mut self, link: SlotKey, slot: u32) -> Result<(), &'static str> {
+        let line = self.links.live(link).map_err(|_| "no link")?;
         let incoming = line.am.incoming.at(slot).ok_or("it leaves what it has not mapped")?;
         let (number, messages) = (incoming.number, incoming.leave());
         if messages > 0 {
-            line.control(&Control::Credit { number, messages });
+            line.control(&LinkControl::Credit { number, messages });
             self.pump(link);
         }
         Ok(())
     }
 
     /// Forgets the mappings of a dead link that were given up.
-    pub(crate) fn remove_unmapped(&mut self, link: Key) {
+    pub(crate) fn remove_unmapped(&mut self, link: SlotKey) {
         let Some(line) = self.links.get(link) else { return };
         for key in line.am.outgoing.keys() {
             let outgoing = self.links.get(link).and_then(|line| line.am.outgoing.get(key));
-            let given_up = [Phase::Unmapped, Phase::Gone];
+            let given_up = [MappingPhase::Unmapped, MappingPhase::Gone];
             if outgoing.is_some_and(|outgoing| given_up.contains(&outgoing.phase)) {
                 self.remove_outgoing(link, key);
             }
@@ -195,35 +208,35 @@ impl State {
     }
 
     /// Tells the peer that a mapping is given up, once nothing of it is under way.
-    pub(crate) fn unmap_if_quiet(&mut self, link: Key, number: u32) {
-        let Ok(line) = self.live(link) else { return };
+    pub(crate) fn unmap_if_quiet(&mut self, link: SlotKey, number: u32) {
+        let Ok(line) = self.links.live(link) else { return };
         let Some(key) = line.am.outgoing.key_at(number) else { return };
         let outgoing = line.am.outgoing.get(key).expect("just looked at");
-        if outgoing.phase != Phase::Unmapped || !outgoing.is_quiet() {
+        if outgoing.phase != MappingPhase::Unmapped || !outgoing.is_quiet() {
             return;
         }
-        outgoing.phase = Phase::Gone;
+        outgoing.phase = MappingPhase::Gone;
         let slot = outgoing.slot();
         if planted(Fault::NumberFree) {
             drop(line.am.outgoing.remove(key));
         }
-        line.control(&Control::Unmap { slot });
+        line.control(&LinkControl::Unmap { slot });
         self.pump(link);
     }
 
     /// The peer knows that a mapping is given up.
-    pub(crate) fn unmap_known(&mut self, link: Key, number: u32) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
+    pub(crate) fn unmap_known(&mut self, link: SlotKey, number: u32) -> Result<(), &'static str> {
+        let line = self.links.live(link).map_err(|_| "no link")?;
         let key = line.am.outgoing.key_at(number).ok_or("it ended what was not mapped")?;
         let outgoing = line.am.outgoing.get(key).expect("just looked at");
-        if outgoing.phase != Phase::Gone {
+        if outgoing.phase != MappingPhase::Gone {
             return Err("it ended a mapping in use");
         }
         self.remove_outgoing(link, key);
         Ok(())
     }
 
-    fn remove_outgoing(&mut self, link: Key, key: Key) {
+    fn remove_outgoing(&mut self, link: SlotKey, key: SlotKey) {
         let Some(line) = self.links.get(link) else { return };
         if let Some(outgoing) = line.am.outgoing.remove(key)
             && !planted(Fault::Leaky)
@@ -233,8 +246,8 @@ impl State {
     }
 
     /// The peer gives a mapping up.
-    pub(crate) fn unmapped(&mut self, link: Key, slot: u32) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
+    pub(crate) fn unmapped(&mut self, link: SlotKey, slot: u32) -> Result<(), &'static str> {
+        let line = self.links.live(link).map_err(|_| "no link")?;
         let key = line.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
         let incoming = line.am.incoming.remove(key).expect("just looked at");
         let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
@@ -246,15 +259,18 @@ impl State {
         if !is_quiet {
             return Err("it gave up a mapping with messages under way");
         }
-        if let Ok(line) = self.live(link) {
-            line.control(&Control::Unmapped { number });
+        if let Ok(line) = self.links.live(link) {
+            line.control(&LinkControl::Unmapped { number });
         }
         self.pump(link);
         Ok(())
     }
 
     /// Closes an endpoint. What is left of it is to be dropped without a lock.
-    pub(crate) fn close_endpoint(&mut self, key: Key) -> Option<(EndpointState, Option<Table>)> {
+    pub(crate) fn close_endpoint(
+        &mut self,
+        key: SlotKey,
+    ) -> Option<(EndpointState, Option<HandlerTable>)> {
         let closed = self.endpoints.remove(key)?;
         if let Some(name) = &closed.name {
             self.names.remove(name);
@@ -267,7 +283,7 @@ impl State {
     }
 
     /// Serves what arrived while an endpoint moved.
-    pub(crate) fn unpark(&mut self, key: Key) {
+    pub(crate) fn unpark(&mut self, key: SlotKey) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
         let mut parked = endpoint.parked.take().unwrap_or_default();
         if planted(Fault::MovedAround) {
@@ -280,7 +296,7 @@ impl State {
     }
 
     /// Ends everything of active messages on a link that died.
-    pub(crate) fn end_tables(&mut self, link: Key, why: &LinkError) {
+    pub(crate) fn end_tables(&mut self, link: SlotKey, why: &LinkError) {
         let Some(line) = self.links.get(link) else { return };
         let mut flows = Vec::new();
         for (_, outgoing) in line.am.outgoing.iter_mut() {
@@ -292,9 +308,9 @@ impl State {
             if call.awaits.answer {
                 let said_lost = planted(Fault::SaidLost);
                 let fate = if said_lost { Fate::NotDelivered } else { Fate::Unknown };
-                let reason = Reason::Link { fate, why: why.clone() };
-                call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
-                call.awaits = Awaits { answer: false, ..call.awaits };
+                let reason = MessageError::LinkLost { fate, why: why.clone() };
+                call.outcome = CallOutcome::Failed(Box::new(reason));
+                call.awaits = PendingParts { answer: false, ..call.awaits };
             }
             line.settle(key);
         }
@@ -316,7 +332,7 @@ impl State {
 
 impl EndpointState {
     /// The number of the handler with these types.
-    fn handler_for(&self, need: &Needs) -> Result<u8, NotMapped> {
+    fn handler_for(&self, need: &RequiredHandler) -> Result<u8, NotMapped> {
         let known = self.typed.iter().find(|(known, _)| known.name == need.name);
         let name = || need.name.clone();
         let (known, number) = known.ok_or_else(|| NotMapped::NoSuchHandler { name: name() })?;

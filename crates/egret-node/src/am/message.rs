@@ -6,7 +6,7 @@ use egret_net::buf::{Buf, Held};
 use egret_net::vi::{EAGER_MAX, Segment};
 
 use super::request::PLAIN;
-use crate::link::{Head, Kind};
+use crate::links::{FrameHead, FrameKind};
 
 /// A message: the handler it is for, up to 16 words, and perhaps bytes or data.
 ///
@@ -58,12 +58,13 @@ impl Payload<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// For the handler of this number.
+    /// A message for the handler of this number.
     pub const fn to(handler: u8) -> Self {
         Self { handler, words: &[], payload: Payload::Copied(&[]), is_in_order: false }
     }
 
-    /// For who asked, and no handler there: [`Request::reply_with`](super::Request::reply_with).
+    /// An answer for the call itself, and for no handler at the requester: see
+    /// [`Request::reply_with`](super::Request::reply_with).
     pub const fn answer() -> Self {
         Self::to(PLAIN)
     }
@@ -75,7 +76,7 @@ impl<'a> Message<'a> {
     /// If there are more than 16.
     #[inline]
     pub const fn words(mut self, words: &'a [u64]) -> Self {
-        assert!(words.len() <= Head::WORDS_MAX, "a message has at most 16 words");
+        assert!(words.len() <= FrameHead::WORDS_MAX, "a message has at most 16 words");
         self.words = words;
         self
     }
@@ -87,36 +88,37 @@ impl<'a> Message<'a> {
         self
     }
 
-    /// The head of its frame.
+    /// The head of the frame that carries the message.
     #[inline]
-    pub(crate) fn head(&self, kind: Kind, slot: u32, request: u32) -> Head {
+    pub(crate) fn head(&self, kind: FrameKind, slot: u32, request: u32) -> FrameHead {
         let words = u8::try_from(self.words.len()).expect("at most 16");
-        Head { kind, words, handler: self.handler, slot, request }
+        FrameHead { kind, words, handler: self.handler, slot, request }
     }
 
-    /// Keeps the order also where there is data, which goes by a lane of its own: requests by one
-    /// mapping that all keep the order come in the order sent. Without meaning for what
-    /// is not answered.
+    /// Keeps the order also where there is data, which goes by a lane of its own: requests of one
+    /// mapping that all keep the order arrive in the order sent. Messages that are not answered are
+    /// not affected.
     pub const fn in_order(mut self) -> Self {
         self.is_in_order = true;
         self
     }
 
-    /// With memory that is sent from where it is, and comes back when it is: a bulk message.
+    /// With data, as a bulk message: the memory is sent from where it is, without a copy, and comes
+    /// back with the answer ([`CallReply::take_sent`]).
     pub fn data(mut self, data: impl Into<Segment>) -> Self {
         self.payload = Payload::Data(Box::new(data.into()));
         self
     }
 
-    /// With memory that is sent from where it is, several pieces of it: one bulk message, in
-    /// which they are behind each other, each as long as it is. They are dropped when they
-    /// have gone. Of more pieces than the fabric gathers the smallest are copied.
+    /// With data in several pieces, as one bulk message: the pieces are sent from where they are, and
+    /// the receiver finds them one behind the other. They are dropped after they were sent. If there
+    /// are more pieces than the fabric gathers, the smallest are copied.
     pub fn gather(mut self, pieces: Vec<Segment>) -> Self {
         self.payload = Payload::Gather(pieces.into());
         self
     }
 
-    /// The memory of a message that was [not sent](super::Unsent); what would have been copied
+    /// The memory of a message that was [given back](egret_net::rt::GivenBack); what would have been copied
     /// is.
     #[must_use]
     pub fn into_segments(self) -> Vec<Segment> {
@@ -142,28 +144,28 @@ impl<'a> From<(u8, &'a [u64])> for Message<'a> {
     }
 }
 
-/// The answer to a request.
-pub struct Reply {
-    pub(crate) words: Words,
-    pub(crate) payload: Option<Box<Landed>>,
+/// The answer to a request; see [`Call`](super::Call), which has an example.
+pub struct CallReply {
+    pub(crate) words: ReplyWords,
+    pub(crate) payload: Option<Box<ReceivedPayload>>,
     pub(crate) sent: Option<Box<Segment>>,
 }
 
-/// The words of an answer, which is moved about and small for that.
-pub(crate) enum Words {
-    Few(Few),
+/// The words of an answer. The type is small, since answers are moved.
+pub(crate) enum ReplyWords {
+    Few(FewWords),
     Many(Box<[u64]>),
 }
 
-/// Words of an answer that are kept where they were written: to move more than a word at a time of
-/// what was just written word by word is slow.
+/// Up to six words of an answer, stored and loaded one by one: a wider load of words that were just
+/// stored one by one waits until all of the stores are done.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Few {
+pub(crate) struct FewWords {
     count: usize,
-    words: [u64; Few::MAX],
+    words: [u64; FewWords::MAX],
 }
 
-impl Few {
+impl FewWords {
     pub(crate) const MAX: usize = 6;
 
     #[inline]
@@ -201,15 +203,15 @@ impl Few {
     }
 }
 
-/// A payload that is kept.
+/// The payload of a message that has arrived.
 #[derive(Debug)]
-pub(crate) enum Landed {
+pub(crate) enum ReceivedPayload {
     Copied(Vec<u8>),
-    /// A buffer; the payload begins there at this byte.
+    /// The buffer in which it arrived, and the byte at which the payload begins there.
     Buf(Buf, usize),
 }
 
-impl Landed {
+impl ReceivedPayload {
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Copied(bytes) => bytes,
@@ -217,77 +219,88 @@ impl Landed {
         }
     }
 
-    pub(crate) fn hold(self) -> Kept {
+    pub(crate) fn hold(self) -> HeldPayload {
         match self {
-            Self::Copied(bytes) => Kept(Keeps::Copied(bytes)),
-            Self::Buf(buf, 0) => Kept(Keeps::Held(buf.hold())),
-            Self::Buf(buf, at) => Kept(Keeps::Copied(buf.bytes()[at..].to_vec())),
+            Self::Copied(bytes) => HeldPayload(PayloadStorage::Copied(bytes)),
+            Self::Buf(buf, 0) => HeldPayload(PayloadStorage::Held(buf.hold())),
+            Self::Buf(buf, at) => HeldPayload(PayloadStorage::Copied(buf.bytes()[at..].to_vec())),
         }
     }
 }
 
-/// Data that a program keeps: where it arrived, or a copy if it was short or its pool
-/// runs low.
+/// The bytes or data of a message or an answer, kept by the program: in the buffer in which they
+/// arrived, or as a copy if they were short or the buffer pool runs low. Dereferences to `[u8]`.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use egret_node::am::{Endpoint, HeldPayload};
+///
+/// fn collect(endpoint: &Endpoint) -> mpsc::Receiver<HeldPayload> {
+///     let (send, receive) = mpsc::channel();
+///     endpoint.on(2, move |mut request| drop(send.send(request.hold())));
+///     receive
+/// }
+/// ```
 #[derive(Debug)]
-pub struct Kept(Keeps);
+pub struct HeldPayload(PayloadStorage);
 
 #[derive(Debug)]
-enum Keeps {
+enum PayloadStorage {
     Copied(Vec<u8>),
     Held(Held<u8>),
 }
 
-impl Kept {
-    /// Whether it is still in the memory it arrived in.
+impl HeldPayload {
+    /// Whether the payload is still in the buffer in which it arrived.
     #[must_use]
     pub fn is_resident(&self) -> bool {
-        matches!(&self.0, Keeps::Held(held) if held.is_resident())
+        matches!(&self.0, PayloadStorage::Held(held) if held.is_resident())
     }
 
-    /// Its bytes as a vector of their own.
+    /// The bytes of the payload as a vector.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
-            Keeps::Copied(bytes) => bytes,
-            Keeps::Held(held) => held.into_vec(),
+            PayloadStorage::Copied(bytes) => bytes,
+            PayloadStorage::Held(held) => held.into_vec(),
         }
     }
 }
 
-impl std::ops::Deref for Kept {
+impl std::ops::Deref for HeldPayload {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Keeps::Copied(bytes) => bytes,
-            Keeps::Held(held) => held,
+            PayloadStorage::Copied(bytes) => bytes,
+            PayloadStorage::Held(held) => held,
         }
     }
 }
 
-impl Reply {
-    /// Its words.
+impl CallReply {
+    /// The words of the answer.
     #[must_use]
     #[inline]
     pub fn words(&self) -> &[u64] {
         match &self.words {
-            Words::Few(few) => few.words(),
-            Words::Many(words) => words,
+            ReplyWords::Few(few) => few.words(),
+            ReplyWords::Many(words) => words,
         }
     }
 
-    /// Its bytes or data.
+    /// The bytes or data of the answer.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.payload.as_ref().map_or(&[], |payload| payload.bytes())
     }
 
-    /// Keeps its bytes or data.
+    /// Keeps the bytes or data of the answer.
     #[must_use]
-    pub fn hold(self) -> Kept {
+    pub fn hold(self) -> HeldPayload {
         match self.payload {
             Some(payload) => payload.hold(),
-            None => Landed::Copied(Vec::new()).hold(),
+            None => ReceivedPayload::Copied(Vec::new()).hold(),
         }
     }
 
@@ -298,7 +311,7 @@ impl Reply {
     }
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for CallReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply")
             .field("words", &self.words())
@@ -309,4 +322,4 @@ impl fmt::Debug for Reply {
 
 /// Most bytes of a medium message: with 16 words, and a word that says why it comes back if it
 /// does, what an eager message takes.
-pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * (Head::WORDS_MAX + 1);
+pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * (FrameHead::WORDS_MAX + 1);

@@ -41,75 +41,74 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod access;
 mod answer;
 mod bundle;
-mod bytes;
 mod call;
+mod data_credit;
 mod deliver;
-mod ended;
+mod ended_link;
 mod endpoint;
 mod error;
 pub(crate) mod fault;
 mod gather;
 mod incoming;
-mod map;
 mod mapping;
 mod message;
-mod no_reply;
 mod outgoing;
-mod outside;
-mod places;
-mod remote;
+mod outside_handler;
+mod pending_mapping;
+mod remote_endpoint;
 mod request;
-mod returned;
-mod serve;
-mod typed;
+mod request_order;
+mod returned_data;
+mod run_handlers;
+mod segment_access;
+mod signature;
 
 pub use bundle::Bundle;
-pub(crate) use bundle::{BundleState, Home, Run, Table, Upcall, What};
+pub(crate) use bundle::{BundleState, HandlerTable, TableKey, Upcall, UpcallHandler, UpcallKind};
+pub use call::Call;
 pub(crate) use call::CallState;
-pub use call::{Call, FewWords};
-pub use ended::{Ended, Peer};
+pub use ended_link::{EndedLink, LinkPeer};
 pub(crate) use endpoint::EndpointState;
 pub use endpoint::{Endpoint, EndpointName};
-pub use error::{CallError, EndpointError, MapError, Reason, SendError, Undelivered, Unsent};
-pub(crate) use incoming::Incoming;
-pub use map::Mapping;
+pub use error::{MessageError, Undelivered};
+pub(crate) use incoming::IncomingMapping;
 pub(crate) use message::Payload;
-pub use message::{Kept, MEDIUM_MAX, Message, Reply};
-pub(crate) use outgoing::{Outgoing, Phase};
-pub use outside::{Background, blocking};
-pub(crate) use outside::{Server, Serving, go_outside, server};
-pub use remote::Remote;
+pub use message::{CallReply, HeldPayload, MEDIUM_MAX, Message};
+pub(crate) use outgoing::{MappingPhase, OutgoingMapping};
+pub use outside_handler::{BackgroundThread, blocking};
+pub(crate) use outside_handler::{DrivingScope, DrivingThread, go_outside, server};
+pub use pending_mapping::PendingMapping;
+pub use remote_endpoint::RemoteEndpoint;
 pub use request::{ReplySlot, Request};
-pub use serve::in_handler;
+pub use run_handlers::in_handler;
 
 pub use crate::links::handlers_later;
-pub(crate) use serve::{as_handler, run_jobs, to_end};
+pub(crate) use run_handlers::{as_handler, run_jobs, to_end};
 
-pub use typed::{Needed, Signature};
+pub use signature::{HandlerType, Signature};
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::links::slots::{Key, Slots};
+use crate::slots::{SlotKey, SlotTable};
 
-/// What a link knows of active messages.
+/// The active messages of one link: mappings in both directions, and requests under way.
 #[derive(Debug, Default)]
-pub(crate) struct Tables {
+pub(crate) struct LinkMappings {
     /// Mappings of this side's endpoints to the peer's.
-    pub(crate) outgoing: Slots<Outgoing>,
+    pub(crate) outgoing: SlotTable<OutgoingMapping>,
     /// Mappings of the peer's endpoints to this side's.
-    pub(crate) incoming: Slots<Incoming>,
+    pub(crate) incoming: SlotTable<IncomingMapping>,
     /// Requests that are under way.
-    pub(crate) calls: Slots<CallState>,
+    pub(crate) calls: SlotTable<CallState>,
     /// Bytes of answers that the link has and the peer has not taken.
     pub(crate) answers: u64,
-    /// How many there may be before the others wait, and keep their places in the windows: a
-    /// peer that asks and does not read gets no further.
+    /// Bytes of answers above which further answers wait. A waiting answer keeps its place in the
+    /// window, so that a peer that sends requests and does not receive is stopped by its window.
     pub(crate) answers_max: u64,
-    /// Mappings of the peer's whose answers wait for that.
-    pub(crate) stalled: VecDeque<Key>,
+    /// Mappings of the peer whose answers wait until `answers` is below `answers_max`.
+    pub(crate) stalled: VecDeque<SlotKey>,
     /// Endpoints of this side that have or had a mapping, of either direction.
-    pub(crate) met: BTreeSet<Key>,
+    pub(crate) met: BTreeSet<SlotKey>,
 }

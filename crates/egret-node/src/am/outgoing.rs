@@ -2,57 +2,57 @@
 
 use egret_net::vi::{Descriptor, RemoteKey, Segment};
 
-use super::call::Awaits;
+use super::call::PendingParts;
 use super::deliver::{CALLS_MAX, NOT_ANSWERED, call_of};
 use super::fault::{Fault, planted};
 use super::gather::{bulk_frame, total};
-use super::places::IN_ORDER;
-use super::{CallState, MEDIUM_MAX, Message, Payload, SendError};
-use crate::flow::{FlowId, Name, Outflow};
-use crate::link::control::{Control, NotMapped};
-use crate::link::{Head, Kind, Lane};
-use crate::links::behind::Waiters;
-use crate::links::line::Line;
-use crate::links::slots::Key;
+use super::request_order::IN_ORDER;
+use super::{CallState, MEDIUM_MAX, Message, MessageError, Payload};
+use crate::flow::{FlowId, FlowName, Outflow};
+use crate::links::control::{LinkControl, NotMapped};
+use crate::links::link_side::LinkSide;
+use crate::links::wakers::WakerList;
+use crate::links::{FrameHead, FrameKind, LinkLane};
+use crate::slots::SlotKey;
 
 /// An endpoint of the peer, as an endpoint of this side has mapped it.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    /// Whose mapping it is.
-    pub(crate) endpoint: Key,
-    pub(crate) phase: Phase,
-    /// As the peer numbers it.
+pub(crate) struct OutgoingMapping {
+    /// The endpoint of this side that has mapped.
+    pub(crate) endpoint: SlotKey,
+    pub(crate) phase: MappingPhase,
+    /// The number of the mapping at the peer.
     slot: u32,
     window: u32,
     /// Messages that may be sent now.
     credits: u32,
     /// Messages with data.
     pub(crate) data: Outflow,
-    /// By which the data of answers comes.
+    /// The flow of the data of answers.
     pub(crate) flow: FlowId,
     /// Handlers with types that were asked for, and their numbers once they are known.
     pub(crate) handlers: Vec<(String, u8)>,
     pub(crate) segment: Option<RemoteKey>,
-    /// Who waits for any of this to change.
-    pub(crate) waiters: Waiters,
+    /// Tasks and threads that wait for a change of the phase or the credits.
+    pub(crate) waiters: WakerList,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum MappingPhase {
     Asked,
     Mapped,
     Refused(NotMapped),
-    /// Given up; kept until its messages have come back.
+    /// Given up; kept until the credit of all its messages has come back.
     Unmapped,
-    /// The peer was told; kept until it has said that it will not speak of it any more.
+    /// The peer was told that the mapping is given up; kept until the peer has confirmed that.
     Gone,
 }
 
-impl Outgoing {
-    pub(crate) fn new(endpoint: Key, flow: FlowId, handlers: Vec<(String, u8)>) -> Self {
+impl OutgoingMapping {
+    pub(crate) fn new(endpoint: SlotKey, flow: FlowId, handlers: Vec<(String, u8)>) -> Self {
         Self {
             endpoint,
-            phase: Phase::Asked,
+            phase: MappingPhase::Asked,
             slot: 0,
             window: 0,
             credits: 0,
@@ -60,14 +60,14 @@ impl Outgoing {
             flow,
             handlers,
             segment: None,
-            waiters: Waiters::default(),
+            waiters: WakerList::default(),
         }
     }
 
     /// Whether messages may be sent by it.
     #[inline]
     pub(crate) fn is_mapped(&self) -> bool {
-        self.phase == Phase::Mapped
+        self.phase == MappingPhase::Mapped
     }
 
     pub(crate) const fn slot(&self) -> u32 {
@@ -76,7 +76,7 @@ impl Outgoing {
 
     /// The slot, if the peer has given it one and was not told that it is given up.
     pub(crate) fn known_slot(&self) -> Option<u32> {
-        matches!(self.phase, Phase::Mapped | Phase::Unmapped).then_some(self.slot)
+        matches!(self.phase, MappingPhase::Mapped | MappingPhase::Unmapped).then_some(self.slot)
     }
 
     /// Whether nothing of it is under way.
@@ -91,7 +91,7 @@ impl Outgoing {
     /// The peer has given it a slot.
     pub(crate) fn mapped(&mut self, slot: u32, window: u32, bytes: u64) {
         (self.slot, self.window, self.credits) = (slot, window, window);
-        (self.phase, self.data) = (Phase::Mapped, Outflow::new(bytes));
+        (self.phase, self.data) = (MappingPhase::Mapped, Outflow::new(bytes));
     }
 
     /// Messages have been taken.
@@ -114,29 +114,33 @@ impl Outgoing {
     /// # Errors
     ///
     /// If none may be any more.
-    pub(crate) fn has_room(&self) -> Result<bool, SendError> {
-        if self.phase == Phase::Mapped { Ok(self.credits > 0) } else { Err(SendError::Unmapped) }
+    pub(crate) fn has_room(&self) -> Result<bool, MessageError> {
+        if self.phase == MappingPhase::Mapped {
+            Ok(self.credits > 0)
+        } else {
+            Err(MessageError::Unmapped)
+        }
     }
 }
 
-impl Line {
+impl LinkSide {
     /// Sends a message that is answered. The call's key; if it cannot be sent now, the message is
     /// as it was.
     #[inline]
     pub(crate) fn request(
         &mut self,
-        number: Key,
+        number: SlotKey,
         message: &mut Message<'_>,
-    ) -> Result<Key, SendError> {
-        let (call, slot) = self.begin_call(number, message, Awaits::answer())?;
+    ) -> Result<SlotKey, MessageError> {
+        let (call, slot) = self.begin_call(number, message, PendingParts::answer())?;
         let is_data = message.payload.is_data();
-        let kind = if is_data { Kind::Bulk } else { Kind::Request };
+        let kind = if is_data { FrameKind::Bulk } else { FrameKind::Request };
         let mut head = message.head(kind, slot, call.index);
         if message.is_in_order && !(is_data && planted(Fault::NotPlaced)) {
             head.request |= IN_ORDER;
             if is_data {
-                let (kind, request) = (Kind::Place, call.index);
-                self.say(Head { kind, words: 0, request, ..head }, &[], &[]);
+                let (kind, request) = (FrameKind::Place, call.index);
+                self.say(FrameHead { kind, words: 0, request, ..head }, &[], &[]);
             }
         }
         self.transmit(head, message);
@@ -146,11 +150,11 @@ impl Line {
     /// Sends data that is not answered. The call is done when its memory is free.
     pub(crate) fn transfer(
         &mut self,
-        number: Key,
+        number: SlotKey,
         message: &mut Message<'_>,
-    ) -> Result<Key, SendError> {
-        let (call, slot) = self.begin_call(number, message, Awaits::default())?;
-        self.transmit_data(message.head(Kind::Bulk, slot, call.index | NOT_ANSWERED), message);
+    ) -> Result<SlotKey, MessageError> {
+        let (call, slot) = self.begin_call(number, message, PendingParts::default())?;
+        self.transmit_data(message.head(FrameKind::Bulk, slot, call.index | NOT_ANSWERED), message);
         Ok(call)
     }
 
@@ -158,16 +162,16 @@ impl Line {
     #[inline]
     pub(crate) fn one_way(
         &mut self,
-        number: Key,
+        number: SlotKey,
         message: &mut Message<'_>,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), MessageError> {
         if message.payload.is_data() {
             let call = self.transfer(number, message)?;
             drop(self.abandon(call));
             return Ok(());
         }
         let slot = self.begin(number, message)?;
-        self.transmit(message.head(Kind::OneWay, slot, number.index), message);
+        self.transmit(message.head(FrameKind::OneWay, slot, number.index), message);
         Ok(())
     }
 
@@ -175,12 +179,12 @@ impl Line {
     #[inline]
     fn begin_call(
         &mut self,
-        number: Key,
+        number: SlotKey,
         message: &Message<'_>,
-        awaits: Awaits,
-    ) -> Result<(Key, u32), SendError> {
+        awaits: PendingParts,
+    ) -> Result<(SlotKey, u32), MessageError> {
         if self.am.calls.len() >= CALLS_MAX as usize {
-            return Err(SendError::Full { window: CALLS_MAX });
+            return Err(MessageError::Full { window: CALLS_MAX });
         }
         let slot = self.begin(number, message)?;
         Ok((self.am.calls.insert(CallState::new(number, awaits)), slot))
@@ -188,7 +192,7 @@ impl Line {
 
     /// Takes a credit for a message by a mapping, if that may send one. The slot at the peer's.
     #[inline]
-    fn begin(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
+    fn begin(&mut self, number: SlotKey, message: &Message<'_>) -> Result<u32, MessageError> {
         let (bytes, most) = match &message.payload {
             Payload::Copied(bytes) => (bytes.len() as u64, MEDIUM_MAX as u64),
             Payload::Pieces(pieces) => (total(pieces) as u64, MEDIUM_MAX as u64),
@@ -196,23 +200,23 @@ impl Line {
             Payload::Gather(pieces) => (pieces.iter().map(Segment::len).sum(), DATA_MAX),
         };
         if bytes > most {
-            return Err(SendError::TooLong { bytes });
+            return Err(MessageError::TooLong { bytes });
         }
-        let outgoing = self.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
+        let outgoing = self.am.outgoing.get(number).ok_or(MessageError::Unmapped)?;
         if !outgoing.is_mapped() {
-            return Err(SendError::Unmapped);
+            return Err(MessageError::Unmapped);
         }
         outgoing.credits = match outgoing.credits.checked_sub(1) {
             Some(credits) => credits,
             None if planted(Fault::Boundless) => 0,
-            None => return Err(SendError::Full { window: outgoing.window }),
+            None => return Err(MessageError::Full { window: outgoing.window }),
         };
         Ok(outgoing.slot)
     }
 
     /// Sends a message that has begun.
     #[inline]
-    fn transmit(&mut self, head: Head, message: &mut Message<'_>) {
+    fn transmit(&mut self, head: FrameHead, message: &mut Message<'_>) {
         match message.payload {
             Payload::Copied(bytes) => _ = self.say(head, message.words, &[bytes]),
             Payload::Pieces(pieces) => _ = self.say(head, message.words, pieces),
@@ -223,7 +227,7 @@ impl Line {
     /// Sends the payload of a message as data when its bytes are granted, behind those that wait
     /// already. The message's call awaits that memory, too.
     #[cold]
-    fn transmit_data(&mut self, head: Head, message: &mut Message<'_>) {
+    fn transmit_data(&mut self, head: FrameHead, message: &mut Message<'_>) {
         let payload = std::mem::replace(&mut message.payload, Payload::Copied(&[]));
         let call = self.am.calls.at(call_of(head)).expect("just made");
         call.awaits.memory = true;
@@ -238,7 +242,7 @@ impl Line {
     /// Whether a mapping was given up, and is kept for what is under way.
     #[inline]
     pub(crate) fn is_leaving(&mut self, number: u32) -> bool {
-        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
+        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == MappingPhase::Unmapped)
     }
 
     /// Sends data of messages that was granted; asks for more if it must.
@@ -246,11 +250,11 @@ impl Line {
         let Some(outgoing) = self.am.outgoing.at(number) else { return };
         let Some(slot) = outgoing.known_slot() else { return };
         while let Some(frame) = outgoing.data.poll_frame() {
-            self.outbox[Lane::Bulk as usize].push_back(frame);
+            self.outbox[LinkLane::Bulk as usize].push_back(frame);
         }
         let asks: Vec<_> = std::iter::from_fn(|| outgoing.data.poll_ask()).collect();
         for ask in asks {
-            self.control(&Control::Ask { flow: Name::Requests(slot), ask });
+            self.control(&LinkControl::Ask { flow: FlowName::Requests(slot), ask });
         }
     }
 
@@ -263,7 +267,7 @@ impl Line {
     /// Data that is not with the fabric.
     pub(super) fn waiting_data(&mut self) -> impl Iterator<Item = &mut Descriptor> {
         let waiting = self.am.outgoing.iter_mut().flat_map(|(_, it)| it.data.frames());
-        waiting.chain(self.outbox[Lane::Bulk as usize].iter_mut())
+        waiting.chain(self.outbox[LinkLane::Bulk as usize].iter_mut())
     }
 
     /// Takes out all that waits for bytes.

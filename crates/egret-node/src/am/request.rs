@@ -1,4 +1,4 @@
-//! What a handler gets.
+//! A message as its handler gets it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,53 +6,53 @@ use std::sync::Arc;
 use egret_net::rt::Instant;
 
 use super::bundle::Handling;
-use super::message::{Few, Landed};
-use super::outside::{Background, Server, go_outside, server};
-use super::serve::{Answer, in_outermost_handler};
-use super::{Kept, Message, Peer};
-use crate::link::Kind;
-use crate::link::arrived::Arrived;
-use crate::links::core::Core;
-use crate::links::slots::Key;
+use super::message::{FewWords, ReceivedPayload};
+use super::outside_handler::{BackgroundThread, DrivingThread, go_outside, server};
+use super::run_handlers::{AnswerState, in_outermost_handler};
+use super::{HeldPayload, LinkPeer, Message};
+use crate::links::FrameKind;
+use crate::links::core::LinksCore;
+use crate::links::frame::ArrivedFrame;
+use crate::slots::SlotKey;
 
-/// A message that has arrived, for its handler: which may read it, keep its data, and
-/// answer once.
+/// A message that has arrived, as its handler gets it: the handler reads it, keeps its data, and
+/// answers once. The [module](super) has an example.
 ///
 /// Nothing here waits, and a handler must not: other messages wait for it. What would wait
 /// answers `InHandler`; [`in_handler`](super::in_handler) has the list. One that is
 /// [shared](super::Endpoint::on_shared) can wait [outside](Self::outside).
 pub struct Request<'a> {
-    pub(crate) core: &'a Arc<Core>,
-    pub(crate) from: From,
+    pub(crate) core: &'a Arc<LinksCore>,
+    pub(crate) from: ReplyAddress,
     pub(crate) words: &'a [u64],
-    pub(crate) arrived: &'a mut Arrived,
+    pub(crate) arrived: &'a mut ArrivedFrame,
     pub(crate) handling: &'a mut Handling,
 }
 
-/// Where an answer goes.
+/// The mapping and the request that an answer is for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct From {
-    pub(crate) link: Key,
-    pub(crate) slot: Key,
+pub(crate) struct ReplyAddress {
+    pub(crate) link: SlotKey,
+    pub(crate) slot: SlotKey,
     /// The request that it answers; none if it is not answered.
     pub(crate) request: Option<u32>,
 }
 
 impl<'a> Request<'a> {
-    /// Its words.
+    /// The words of the message.
     #[must_use]
     #[inline]
     pub const fn words(&self) -> &'a [u64] {
         self.words
     }
 
-    /// Its bytes or data, where they arrived.
+    /// The bytes or data of the message, where they arrived.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.arrived.parts().map_or(&[], |parts| parts.1)
     }
 
-    /// The host of who sent it, as that says itself.
+    /// The host of the sender, as the sender says itself.
     #[must_use]
     pub fn host(&self) -> String {
         let link = self.from.link;
@@ -62,15 +62,15 @@ impl<'a> Request<'a> {
             .unwrap_or_default()
     }
 
-    /// By whose link it came.
+    /// The peer whose link the message came by.
     #[must_use]
     #[inline]
-    pub fn peer(&self) -> Peer {
-        Peer { links: self.core.number, link: self.from.link }
+    pub fn peer(&self) -> LinkPeer {
+        LinkPeer { links: self.core.number, link: self.from.link }
     }
 
-    /// When it was taken in. Messages that are taken in together have the same moment, and those that
-    /// their handlers wait for are not counted from when a handler has time for them.
+    /// When the message was received, which may be long before its handler ran. Messages that were
+    /// received together have the same moment.
     #[must_use]
     #[inline]
     pub const fn came(&self) -> Instant {
@@ -94,13 +94,13 @@ impl<'a> Request<'a> {
         let (server, number) = server();
         let is_free = number == self.core.number && self.can_go_outside();
         match server {
-            Server::Lent => is_free,
-            Server::OnDuty => is_free && self.core.crew.has_standby(self.core),
-            Server::No | Server::Relieved | Server::Leaves => false,
+            DrivingThread::Lent => is_free,
+            DrivingThread::OnDuty => is_free && self.core.crew.has_standby(self.core),
+            DrivingThread::No | DrivingThread::Relieved | DrivingThread::Leaves => false,
         }
     }
 
-    /// Whether other messages had arrived when the handler of this one was begun, and wait for a thread.
+    /// Whether other messages had arrived and waited for a thread when the handler of this one was begun.
     #[must_use]
     #[inline]
     pub const fn has_more(&self) -> bool {
@@ -112,16 +112,16 @@ impl<'a> Request<'a> {
     #[must_use]
     #[inline]
     pub fn can_go_outside(&self) -> bool {
-        self.handling.is_shared && in_outermost_handler() && server().0 != Server::Leaves
+        self.handling.is_shared && in_outermost_handler() && server().0 != DrivingThread::Leaves
     }
 
     /// The thread in the background, if it has nothing to do: for a handler whose own thread [may not take
     /// its time](Self::may_last).
     #[must_use]
-    pub fn background(&self) -> Option<Background> {
-        let is_other = server() != (Server::OnDuty, self.core.number);
+    pub fn background(&self) -> Option<BackgroundThread> {
+        let is_other = server() != (DrivingThread::OnDuty, self.core.number);
         let is_at_hand = is_other && self.core.crew.is_at_hand(self.core);
-        is_at_hand.then(|| Background { core: Arc::clone(self.core) })
+        is_at_hand.then(|| BackgroundThread { core: Arc::clone(self.core) })
     }
 
     /// Runs `body` with the bytes or data of the message, outside of the handler: it may wait and
@@ -163,7 +163,7 @@ impl<'a> Request<'a> {
              handler, on a thread that is not about to return: ask `can_go_outside`"
         );
         let core = self.core;
-        let has_data = self.arrived.head.kind == Kind::Bulk && !self.handling.is_granted;
+        let has_data = self.arrived.head.kind == FrameKind::Bulk && !self.handling.is_granted;
         if has_data || !self.handling.is_apart {
             core.state.with(|state| {
                 // What comes back while this waits may need as much.
@@ -183,22 +183,22 @@ impl<'a> Request<'a> {
         go_outside(core, || body(self.bytes()))
     }
 
-    /// Whether an answer is waited for.
+    /// Whether the sender waits for an answer.
     #[must_use]
     pub const fn wants_reply(&self) -> bool {
         self.from.request.is_some()
     }
 
-    /// Keeps its bytes or data. Bulk data stays in the buffer that was supplied for it,
+    /// Keeps the bytes or data of the message. Bulk data stays in the buffer that was supplied for it,
     /// unless its pool runs low; then, and if there is little of it, it is copied.
     #[must_use]
-    pub fn hold(&mut self) -> Kept {
+    pub fn hold(&mut self) -> HeldPayload {
         let at = self.arrived.parts().map_or(0, |parts| {
-            if self.arrived.head.kind == Kind::Bulk { 0 } else { parts.0.len() }
+            if self.arrived.head.kind == FrameKind::Bulk { 0 } else { parts.0.len() }
         });
         match self.arrived.take_landed() {
-            Some(buf) => Landed::Buf(buf, at).hold(),
-            None => Landed::Copied(self.bytes().to_vec()).hold(),
+            Some(buf) => ReceivedPayload::Buf(buf, at).hold(),
+            None => ReceivedPayload::Copied(self.bytes().to_vec()).hold(),
         }
     }
 
@@ -212,12 +212,12 @@ impl<'a> Request<'a> {
     /// If there are more than 16.
     #[inline]
     pub fn reply(self, words: &[u64]) {
-        if words.len() > Few::MAX {
+        if words.len() > FewWords::MAX {
             return self.reply_with(Message::answer().words(words));
         }
-        if self.handling.answer != Answer::Sent {
+        if self.handling.answer != AnswerState::Sent {
             self.handling.few.set(words);
-            self.handling.answer = Answer::Few;
+            self.handling.answer = AnswerState::Few;
         }
     }
 
@@ -241,10 +241,11 @@ impl<'a> Request<'a> {
         self.reply_now(message);
     }
 
-    /// The same, of a handler that goes on. It has answered: what it answers after that goes nowhere.
+    /// Answers like [`reply_with`](Self::reply_with), and the handler goes on. Answers after that are
+    /// dropped.
     pub fn reply_now(&mut self, message: Message<'_>) {
-        if self.wants_reply() && self.handling.answer != Answer::Sent {
-            self.handling.answer = Answer::Sent;
+        if self.wants_reply() && self.handling.answer != AnswerState::Sent {
+            self.handling.answer = AnswerState::Sent;
             self.core.state.with(|state| state.reply(self.from, message));
         }
     }
@@ -252,7 +253,8 @@ impl<'a> Request<'a> {
     /// Answers later, from any thread.
     #[must_use = "dropped, it answers that there is no answer"]
     pub fn later(self) -> ReplySlot {
-        let done = std::mem::replace(&mut self.handling.answer, Answer::Sent) == Answer::Sent;
+        let done =
+            std::mem::replace(&mut self.handling.answer, AnswerState::Sent) == AnswerState::Sent;
         ReplySlot { core: Arc::clone(self.core), from: self.from, done }
     }
 }
@@ -266,11 +268,23 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
-/// The right to answer a request once. Dropping it answers that there is no answer.
+/// The right to answer a request once, from any thread ([`Request::later`]). Dropping it answers that
+/// there is no answer.
+///
+/// ```
+/// use egret_node::am::Endpoint;
+///
+/// fn answer_elsewhere(endpoint: &Endpoint) {
+///     endpoint.on(3, |request| {
+///         let (number, slot) = (request.words()[0], request.later());
+///         std::thread::spawn(move || slot.reply(&[number + 1]));
+///     });
+/// }
+/// ```
 #[derive(Debug)]
 pub struct ReplySlot {
-    core: Arc<Core>,
-    from: From,
+    core: Arc<LinksCore>,
+    from: ReplyAddress,
     done: bool,
 }
 

@@ -1,171 +1,181 @@
 //! What can go wrong with a channel.
 
-use std::fmt;
 use std::time::Duration;
 
-use egret_net::vi::Segment;
 use thiserror::Error;
 
-use super::Refusal;
+use super::control::{ChannelRefusal, NAME_MAX};
 use crate::flow::NeverFits;
-use crate::link::{Fate, LinkError, LinkUpError};
+use crate::links::{Fate, LinkError};
 
-/// Why a channel is not open.
+/// Why a channel was not opened, or a message was not written or not read.
+///
+/// ```
+/// # use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// # use egret_net::rt::Deadline;
+/// # use egret_net::vi::NicOptions;
+/// # use egret_node::{Links, LinksOptions};
+/// # let links = |name: &str| -> Result<Links, Box<dyn std::error::Error>> {
+/// #     let host = format!("{name}-{}", std::process::id());
+/// #     Ok(Links::open(ShmFabric.open(&NicOptions::new(&host))?, LinksOptions::default())?)
+/// # };
+/// # let (here, there) = (links("refused")?, links("refuses")?);
+/// use egret_node::channel::ChannelError;
+///
+/// let refused = here.wait_channel(there.host(), "nobody", Deadline::DEFAULT).unwrap_err();
+/// assert!(matches!(refused, ChannelError::NoListener { .. }), "{refused}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// There is no link to the host.
+    /// There is no link to the host, or the link ended: before the channel was opened, or before a
+    /// message to read had come.
     #[error(transparent)]
-    Link(#[from] LinkUpError),
-    /// The link died before the other side answered.
-    #[error(transparent)]
-    Died(#[from] LinkError),
-    /// The other side does not want it.
-    #[error("channel {name:?} to {host}: {why}")]
-    Refused {
+    Link(#[from] LinkError),
+    /// The channel was not opened: the host accepts no channels by this name.
+    #[error("channel {name:?} to {host}: nobody accepts channels by this name there")]
+    NoListener {
         /// The host.
         host: String,
-        /// The name.
+        /// The name of the channel.
         name: String,
-        /// Why.
-        why: Refusal,
     },
-    /// The name is too long.
-    #[error("the name of a channel has at most 255 bytes, not {bytes}")]
+    /// The channel was not opened: as many wait to be accepted as may.
+    #[error("channel {name:?} to {host}: too many channels wait to be accepted there")]
+    Backlog {
+        /// The host.
+        host: String,
+        /// The name of the channel.
+        name: String,
+    },
+    /// The channel was not opened: the node at the host holds as much for others as it may.
+    #[error(
+        "channel {name:?} to {host}: the node there has no memory to spare for another channel: its \
+         budget (LinksOptions::budget) is held, or kept for other peers"
+    )]
+    NoRoom {
+        /// The host.
+        host: String,
+        /// The name of the channel.
+        name: String,
+    },
+    /// The name of a channel is too long.
+    #[error("the name of a channel has at most {NAME_MAX} bytes, not {bytes}")]
     Name {
-        /// What it has.
+        /// Bytes of the name.
         bytes: usize,
     },
-    /// Channels of this name are accepted already.
+    /// This node accepts channels of this name already.
     #[error("channels by the name of {name:?} are accepted already")]
     Taken {
         /// The name.
         name: String,
     },
-    /// The other side did not answer in time.
+    /// The host did not answer in time whether it accepts the channel.
     #[error("{host} has not answered within {waited:?}")]
-    TimedOut {
+    OpenTimedOut {
         /// The host.
         host: String,
-        /// How long that was.
+        /// How long this side waited.
         waited: Duration,
     },
-    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
-    /// and what to do instead.
-    #[error("a handler may not wait for a channel")]
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says which calls return this
+    /// error, and what to do instead.
+    #[error("a handler may not wait for a channel, or for its reader or writer")]
     InHandler,
-}
-
-/// Why a message was not written.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// The reader was dropped. No message of the channel can get there.
+    /// The message was not written: the reader was dropped. No message of the channel can be
+    /// delivered any more.
     #[error("nobody reads the channel any more")]
-    Stopped,
-    /// One piece of it is larger than the reader's node takes. This message is lost, the next may
-    /// be written.
-    #[error(transparent)]
-    TooLarge(#[from] NeverFits),
-    /// The message was posted and withdrawn before it had gone, or never posted.
+    ReaderGone,
+    /// The message was not written: one part of it is larger than the reader's node ever accepts.
+    /// The next message can be written.
+    #[error(
+        "a piece that needs {bytes} bytes, and the receiver takes at most {most}: raise \
+         LinksOptions::budget of the receiver (Config::budget of its node), or send smaller pieces"
+    )]
+    PartTooLarge {
+        /// Bytes that the part needs.
+        bytes: u64,
+        /// Bytes that the channel can have at most.
+        most: u64,
+    },
+    /// The message was posted and withdrawn before it was sent, or never posted.
     #[error("the message was withdrawn before it had gone")]
     Withdrawn,
-    /// The link is no more.
+    /// The link ended while the message was written.
     #[error("{why} ({})", fate_text(*fate))]
-    Link {
-        /// Why.
+    Lost {
+        /// Why the link ended.
         why: LinkError,
-        /// What became of the message in progress.
+        /// What is known of the message.
         fate: Fate,
     },
-    /// The reader granted too little until the deadline. The message may be gone on with, unless
-    /// it is broken.
+    /// The message was not written in time: the reader granted too little. Writing can go on, unless
+    /// `broken` is set.
     #[error("the reader has not granted enough within {waited:?}{}", broken_text(*broken))]
-    TimedOut {
-        /// How long that was.
+    WriteTimedOut {
+        /// How long this side waited.
         waited: Duration,
-        /// Memory that was lent had to be got back from the fabric, at the cost of the link.
+        /// Whether the link had to be ended, to get borrowed memory back from the fabric.
         broken: bool,
     },
-    /// More cannot be taken now.
+    /// The reader has not granted enough yet: nothing more can be written now.
     #[error("the reader has not granted enough yet")]
     Full,
-    /// There is no memory to collect small pieces in.
-    #[error("no memory to write to")]
-    NoMemory,
-    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
-    /// and what to do instead.
-    #[error("a handler may not wait for a reader")]
-    InHandler,
-}
-
-/// Memory that was not taken, and why.
-#[derive(Error)]
-#[error("{why}")]
-pub struct NotWritten {
-    /// Why.
-    #[source]
-    pub why: WriteError,
-    /// What was to be written, if it was not taken.
-    pub memory: Option<Segment>,
-}
-
-impl NotWritten {
-    pub(super) const fn without(why: WriteError) -> Self {
-        Self { why, memory: None }
-    }
-}
-
-/// Why a message was not read.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The writer gave it up. The next is not affected.
+    /// There is no memory to collect small pieces in, or to copy a small part to.
+    #[error("no memory for a buffer of {bytes} bytes of a message")]
+    NoMemory {
+        /// Bytes of the buffer.
+        bytes: usize,
+    },
+    /// The writer aborted the message. The next message is not affected.
     #[error("the writer has given up the message")]
     Aborted,
-    /// It ended before as much was read as asked for.
+    /// The message ended before as many bytes were read as asked for.
     #[error("the message ends {missing} bytes before what was asked for")]
-    Ended {
-        /// What is missing.
+    MessageEnded {
+        /// How many bytes are missing.
         missing: usize,
     },
     /// The next part is not an array of such elements.
     #[error("a part of {bytes} bytes is no array of elements of {element}")]
     NotWhole {
-        /// What the part has.
+        /// Bytes of the part.
         bytes: usize,
-        /// What an element has.
+        /// Bytes of an element.
         element: usize,
     },
-    /// It is larger than its reader wants, and was skipped. The next is not affected.
+    /// The message is larger than its reader accepts, and was skipped. The next is not affected.
     #[error("a message of {bytes} bytes or more, and at most {most} are taken")]
-    TooLarge {
-        /// What has come of it.
+    MessageTooLarge {
+        /// Bytes of the message that have come.
         bytes: u64,
-        /// Most there may be.
+        /// Bytes that the reader accepts at most.
         most: u64,
     },
-    /// The link is no more.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// Nothing came until the deadline.
+    /// No channel was opened, or no message or part has come, in time.
     #[error("nothing has come within {waited:?}")]
-    TimedOut {
-        /// How long that was.
+    ReadTimedOut {
+        /// How long this side waited.
         waited: Duration,
     },
-    /// There is no memory to read to.
-    #[error("no memory to read to")]
-    NoMemory,
-    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
-    /// and what to do instead.
-    #[error("a handler may not wait for a writer")]
-    InHandler,
 }
 
-impl fmt::Debug for NotWritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NotWritten").field("why", &self.why).finish_non_exhaustive()
+impl ChannelError {
+    pub(super) fn refused(why: ChannelRefusal, host: &str, name: &str) -> Self {
+        let (host, name) = (host.to_owned(), name.to_owned());
+        match why {
+            ChannelRefusal::NoListener => Self::NoListener { host, name },
+            ChannelRefusal::Backlog => Self::Backlog { host, name },
+            ChannelRefusal::NoRoom => Self::NoRoom { host, name },
+        }
+    }
+}
+
+impl From<NeverFits> for ChannelError {
+    fn from(NeverFits { bytes, most }: NeverFits) -> Self {
+        Self::PartTooLarge { bytes, most }
     }
 }
 

@@ -1,31 +1,33 @@
 //! Channels: ordered, one-way streams of messages over a link, any number of them.
 //!
-//! A program has a [`Writer`], which makes [`Message`]s, or a [`Listener`], which accepts
-//! [`Reader`]s, which get [`Delivery`]s; a [`Post`] goes by itself. `docs/channels.md` has the rules,
-//! `docs/link-wire.md` the bytes on the wire.
+//! The sender has a [`ChannelWriter`], whose [`MessageWriter`]s write one message each; a [`Post`] is
+//! a message that is sent without waiting. The receiver has a [`ChannelListener`], which accepts
+//! [`ChannelReader`]s, whose [`MessageReader`]s read one message each. `docs/design/channels.md` has the
+//! rules, `docs/wire/link.md` the bytes on the wire.
 
 mod control;
-mod delivery;
 mod error;
 pub(crate) mod fault;
-mod incoming;
-mod message;
-mod outgoing;
-mod posting;
+mod inflow;
+mod message_reader;
+mod message_writer;
+mod outflow;
+mod post;
 mod reader;
-mod reading;
+mod reader_state;
 mod state;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod writer;
-mod writing;
+mod writer_state;
 
-pub(crate) use control::Control;
-pub use control::Refusal;
-pub use delivery::{Delivery, Part};
-pub use error::{ChannelError, NotWritten, ReadError, WriteError};
-pub use message::Message;
-pub use posting::{Post, Posted};
-pub use reader::{Listener, Reader};
-pub use writer::Writer;
+pub(crate) use control::ChannelControl;
+#[cfg(test)]
+pub(crate) use control::ChannelRefusal;
+pub use error::ChannelError;
+pub use message_reader::{MessageReader, Part};
+pub use message_writer::MessageWriter;
+pub use post::{Post, PostOutcome};
+pub use reader::{ChannelListener, ChannelReader};
+pub use writer::ChannelWriter;

@@ -1,4 +1,4 @@
-//! The end of a channel that is read, and who accepts them.
+//! The reading end of a channel, and the listener that accepts channels.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -7,63 +7,87 @@ use std::task::{Context, Poll, Wake, Waker};
 use egret_net::rt::Deadline;
 use egret_net::sync::Mutex;
 
-use super::delivery::{Delivery, Part};
-use super::error::{ChannelError, ReadError};
+use super::error::ChannelError;
+use super::message_reader::{MessageReader, Part};
 use crate::Links;
-use crate::flow::Depot;
-use crate::link::LinkError;
-use crate::links::behind::{Waiters, under};
-use crate::links::core::{Core, Stopped};
-use crate::links::state::State;
+use crate::flow::SizedPools;
+use crate::links::LinkError;
+use crate::links::core::{LinksCore, WaitStopped};
+use crate::links::state::LinksState;
+use crate::links::wakers::{WakerList, under};
 use crate::node::NodeId;
 
-/// Accepts the channels that others open to a name; made by
-/// [`Links::listen`](crate::Links::listen).
+/// Accepts the channels that other nodes open by a name; made by
+/// [`Links::listen`](crate::Links::listen). [`ChannelWriter`](super::ChannelWriter) has an example.
 ///
-/// Dropping it refuses those that come later, and drops those that were not accepted.
-pub struct Listener {
-    core: Arc<Core>,
+/// Dropping the listener refuses later channels, and drops those that were not accepted.
+pub struct ChannelListener {
+    core: Arc<LinksCore>,
     name: String,
-    kept: Arc<Kept>,
+    kept: Arc<SharedReaders>,
 }
 
-/// The channels that a listener keeps, and who waits for another.
+/// The channels that a listener has accepted for several readers, and the tasks that wait for another.
 #[derive(Default)]
-struct Kept {
-    readers: Mutex<Vec<Arc<Reader>>>,
-    waiters: Mutex<Waiters>,
+struct SharedReaders {
+    readers: Mutex<Vec<Arc<ChannelReader>>>,
+    waiters: Mutex<WakerList>,
 }
 
-/// The end of a channel that is read; accepted by a [`Listener`].
+/// The reading end of a channel; accepted by a [`ChannelListener`].
 ///
-/// Messages come one after the other, whole or while they are written. What is not read makes the
-/// writer wait. Dropping it tells the writer that nobody reads any more.
-pub struct Reader {
-    pub(super) core: Arc<Core>,
+/// Messages are read one after the other, whole or while they are written. A writer waits while its
+/// messages are not read. Dropping the reader tells the writer so, whose messages fail then.
+///
+/// ```
+/// # use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// # use egret_net::vi::NicOptions;
+/// # use egret_node::{Links, LinksOptions};
+/// # let links = |name: &str| -> Result<Links, Box<dyn std::error::Error>> {
+/// #     let host = format!("{name}-{}", std::process::id());
+/// #     Ok(Links::open(ShmFabric.open(&NicOptions::new(&host))?, LinksOptions::default())?)
+/// # };
+/// # let (here, there) = (links("reader-from")?, links("reader-to")?);
+/// use egret_net::rt::Deadline;
+///
+/// let listener = there.listen("lines", 8)?;
+/// let mut writer = here.wait_channel(there.host(), "lines", Deadline::DEFAULT)?;
+/// writer.wait_send_slice(b"a line", Deadline::DEFAULT)?;
+/// drop(writer);
+///
+/// let mut reader = listener.wait_accept(Deadline::DEFAULT)?;
+/// while let Some(mut message) = reader.wait_next(Deadline::DEFAULT)? {
+///     let part = message.wait_next_part(Deadline::DEFAULT)?.expect("it has one part");
+///     assert_eq!(part.bytes(), b"a line");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ChannelReader {
+    pub(super) core: Arc<LinksCore>,
     pub(super) slot: u32,
-    pub(super) depot: Arc<Depot>,
+    pub(super) depot: Arc<SizedPools>,
     host: String,
     node: OnceLock<NodeId>,
 }
 
 impl Links {
-    /// Accepts channels of a name, of which at most `backlog` wait to be accepted.
+    /// Listens for channels by a name, of which at most `backlog` wait to be accepted.
     ///
     /// # Errors
     ///
-    /// If somebody accepts them already.
-    pub fn listen(&self, name: &str, backlog: usize) -> Result<Listener, ChannelError> {
+    /// If there is a listener of this name already.
+    pub fn listen(&self, name: &str, backlog: usize) -> Result<ChannelListener, ChannelError> {
         let name = name.to_owned();
         if self.core.state.with(|state| state.channels.listen(&name, backlog)) {
-            Ok(Listener { core: Arc::clone(&self.core), name, kept: Arc::default() })
+            Ok(ChannelListener { core: Arc::clone(&self.core), name, kept: Arc::default() })
         } else {
             Err(ChannelError::Taken { name })
         }
     }
 }
 
-impl Listener {
-    /// The name it accepts channels by.
+impl ChannelListener {
+    /// The name by which channels are opened.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -73,36 +97,39 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// If none was opened in time.
-    pub fn wait_accept(&self, deadline: impl Into<Deadline>) -> Result<Reader, ReadError> {
+    /// If no channel was opened in time.
+    pub fn wait_accept(
+        &self,
+        deadline: impl Into<Deadline>,
+    ) -> Result<ChannelReader, ChannelError> {
         let accepted = self.core.wait(deadline.into(), |state, waker| self.poll(state, waker));
         accepted.map_err(stopped)
     }
 
     /// The next channel.
-    pub async fn accept(&self) -> Reader {
+    pub async fn accept(&self) -> ChannelReader {
         self.core.step(|state, waker| self.poll(state, waker)).await
     }
 
     /// The next channel, if one was opened.
     #[must_use]
-    pub fn poll_accept(&self) -> Option<Reader> {
+    pub fn poll_accept(&self) -> Option<ChannelReader> {
         self.core.look(|state, waker| self.poll(state, waker))
     }
 
-    fn poll(&self, state: &mut State, waker: Option<&Waker>) -> Option<Reader> {
+    fn poll(&self, state: &mut LinksState, waker: Option<&Waker>) -> Option<ChannelReader> {
         let slot = state.channels.poll_accept(&self.name, waker)?;
         let depot = Arc::clone(&state.fixed.depot);
         let host = state.channels.reader(slot).host.clone();
         let node = OnceLock::new();
-        Some(Reader { core: Arc::clone(&self.core), slot, depot, host, node })
+        Some(ChannelReader { core: Arc::clone(&self.core), slot, depot, host, node })
     }
 
-    /// Accepts all channels that were opened, and keeps them for whoever reads several together,
-    /// by [`Reader::poll_whole`]: all that are kept, in the order in which they were opened. Has a
-    /// task woken when another is.
+    /// Accepts all channels that were opened, and returns all that were accepted by this method, in the
+    /// order in which they were opened: for a task that reads several channels, by
+    /// [`ChannelReader::poll_whole`]. Wakes the task when another channel is opened.
     #[must_use]
-    pub fn poll_kept(&self, context: &Context<'_>) -> Vec<Arc<Reader>> {
+    pub fn poll_kept(&self, context: &Context<'_>) -> Vec<Arc<ChannelReader>> {
         let waker = Waker::from(Arc::clone(&self.kept));
         self.core.state.with(|state| {
             self.kept.waiters.lock().wait(Some(context.waker()));
@@ -114,8 +141,8 @@ impl Listener {
         })
     }
 
-    /// Keeps a channel no longer. Whether it was kept until now.
-    pub fn let_go(&self, reader: &Arc<Reader>) -> bool {
+    /// Removes a channel from those that [`poll_kept`](Self::poll_kept) returns. Whether it was one.
+    pub fn let_go(&self, reader: &Arc<ChannelReader>) -> bool {
         let mut readers = self.kept.readers.lock();
         let at = readers.iter().position(|it| Arc::ptr_eq(it, reader));
         let reader = at.map(|at| readers.remove(at));
@@ -124,33 +151,33 @@ impl Listener {
     }
 }
 
-impl Reader {
-    /// The host that writes it.
+impl ChannelReader {
+    /// The host of the writer.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The node that writes it, once somebody has found out.
+    /// The node of the writer, once the program has set it.
     #[must_use]
     pub const fn node(&self) -> &OnceLock<NodeId> {
         &self.node
     }
 
-    /// The parts of the next message, when all of it has come; `None`: the writer has ended the
-    /// channel. Several may ask: who asks when it is there has it. What has come of a message is
-    /// kept meanwhile, and its credit granted again, as long as somebody asks; who reads
-    /// [otherwise](Self::next) in between begins with the next message.
+    /// The parts of the next message, once all of it has arrived; `None` when the writer has ended the
+    /// channel. Several tasks may poll: one of them gets the message. The parts that have arrived
+    /// are kept meanwhile, and their credit is granted again, as long as a task polls. Reading by
+    /// [`next`](Self::next) in between begins with the next message.
     ///
     /// # Errors
     ///
     /// If the message is larger than `most`, or its parts are so small that they take more than
-    /// twice as much; or the link is no more and what had come was read.
+    /// twice as much memory; or the link has ended and what had arrived was read.
     pub fn poll_whole(
         &self,
         most: u64,
         context: &Context<'_>,
-    ) -> Poll<Result<Option<Vec<Part>>, ReadError>> {
+    ) -> Poll<Result<Option<Vec<Part>>, ChannelError>> {
         let slot = self.slot;
         let whole = self.core.state.with(|state| {
             let reading = state.channels.reader(slot);
@@ -167,54 +194,55 @@ impl Reader {
         }
     }
 
-    /// Waits for the next message. `None`: the writer has ended the channel.
+    /// Waits for the next message; `None` when the writer has ended the channel.
     ///
     /// # Errors
     ///
-    /// If none has begun in time, or the link is no more and what had come was read.
+    /// If no message has begun in time, or the link has ended and what had arrived was read.
     pub fn wait_next(
         &mut self,
         deadline: impl Into<Deadline>,
-    ) -> Result<Option<Delivery<'_>>, ReadError> {
+    ) -> Result<Option<MessageReader<'_>>, ChannelError> {
         let slot = self.slot;
         let begun = self.core.wait(deadline.into(), |state, waker| poll_begin(state, slot, waker));
         let begun = begun.map_err(stopped)??;
-        Ok(begun.then(|| Delivery::new(self)))
+        Ok(begun.then(|| MessageReader::new(self)))
     }
 
-    /// The next message. `None`: the writer has ended the channel.
+    /// The next message; `None` when the writer has ended the channel.
     ///
     /// # Errors
     ///
-    /// If the link is no more and what had come was read.
-    pub async fn next(&mut self) -> Result<Option<Delivery<'_>>, ReadError> {
+    /// If the link has ended and what had arrived was read.
+    pub async fn next(&mut self) -> Result<Option<MessageReader<'_>>, ChannelError> {
         let slot = self.slot;
         let begun = self.core.step(move |state, waker| poll_begin(state, slot, waker)).await?;
-        Ok(begun.then(|| Delivery::new(self)))
+        Ok(begun.then(|| MessageReader::new(self)))
     }
 
-    /// Whether there is a message to read, now; `None`: not yet.
+    /// The next message, if it has begun to arrive, or the end of the channel; the outer `None` if
+    /// neither has.
     ///
     /// # Errors
     ///
     /// As [`next`](Self::next).
-    pub fn poll_next(&mut self) -> Result<Option<Option<Delivery<'_>>>, ReadError> {
+    pub fn poll_next(&mut self) -> Result<Option<Option<MessageReader<'_>>>, ChannelError> {
         let slot = self.slot;
         match self.core.look(|state, waker| poll_begin(state, slot, waker)) {
             None => Ok(None),
-            Some(begun) => Ok(Some(begun?.then(|| Delivery::new(self)))),
+            Some(begun) => Ok(Some(begun?.then(|| MessageReader::new(self)))),
         }
     }
 }
 
-impl Wake for Kept {
+impl Wake for SharedReaders {
     fn wake(self: Arc<Self>) {
         under(|| self.waiters.lock().wake());
     }
 }
 
 fn poll_begin(
-    state: &mut State,
+    state: &mut LinksState,
     slot: u32,
     waker: Option<&Waker>,
 ) -> Option<Result<bool, LinkError>> {
@@ -225,7 +253,7 @@ fn poll_begin(
     state.channels.reader(slot).poll_begin(waker)
 }
 
-impl Drop for Listener {
+impl Drop for ChannelListener {
     fn drop(&mut self) {
         self.core.state.with(|state| {
             state.channels.unlisten(&self.name, &mut state.inflows);
@@ -234,7 +262,7 @@ impl Drop for Listener {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ChannelReader {
     fn drop(&mut self) {
         self.core.state.with(|state| {
             state.channels.drop_reader(self.slot, &mut state.inflows);
@@ -243,21 +271,21 @@ impl Drop for Reader {
     }
 }
 
-impl fmt::Debug for Listener {
+impl fmt::Debug for ChannelListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ChannelListener").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for ChannelReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("slot", &self.slot).finish_non_exhaustive()
+        f.debug_struct("ChannelReader").field("slot", &self.slot).finish_non_exhaustive()
     }
 }
 
-pub(super) const fn stopped(stopped: Stopped) -> ReadError {
+pub(super) const fn stopped(stopped: WaitStopped) -> ChannelError {
     match stopped {
-        Stopped::TimedOut { waited } => ReadError::TimedOut { waited },
-        Stopped::InHandler => ReadError::InHandler,
+        WaitStopped::TimedOut { waited } => ChannelError::ReadTimedOut { waited },
+        WaitStopped::InHandler => ChannelError::InHandler,
     }
 }

@@ -6,17 +6,17 @@ use std::task::{Poll, Waker};
 
 use egret_net::vi::Descriptor;
 
-use super::control::Control;
-use super::incoming::Memory;
-use super::table::Out;
-use crate::link::arrived::Arrived;
-use crate::link::lands::Flow;
-use crate::link::{Fate, Kind, Lane, LinkError};
-use crate::links::core::Core;
-use crate::links::slots::Key;
-use crate::links::state::State;
+use super::control::ChannelControl;
+use super::inflow::PartMemory;
+use super::table::ChannelOutput;
+use crate::links::core::LinksCore;
+use crate::links::frame::ArrivedFrame;
+use crate::links::placement::InflowKey;
+use crate::links::state::LinksState;
+use crate::links::{Fate, FrameKind, LinkError, LinkLane};
+use crate::slots::SlotKey;
 
-impl State {
+impl LinksState {
     /// A frame of a channel has come.
     ///
     /// # Errors
@@ -24,27 +24,27 @@ impl State {
     /// What no honest peer does.
     pub(crate) fn heard_channel(
         &mut self,
-        link: Key,
-        mut arrived: Arrived,
+        link: SlotKey,
+        mut arrived: ArrivedFrame,
     ) -> Result<(), &'static str> {
         let head = arrived.head;
         let memory = match arrived.take_landed() {
-            Some(buf) => Memory::Landed(buf),
+            Some(buf) => PartMemory::Landed(buf),
             None => {
                 let bytes = arrived.bytes();
-                if matches!(head.kind, Kind::Part | Kind::Last) {
-                    let lands = &self.live(link).map_err(|_| "a frame of no link")?.lands;
-                    lands.spend(Flow::Channel(head.slot), bytes.len() as u64)?;
+                if matches!(head.kind, FrameKind::Part | FrameKind::Last) {
+                    let lands = &self.links.live(link).map_err(|_| "a frame of no link")?.lands;
+                    lands.spend(InflowKey::Channel(head.slot), bytes.len() as u64)?;
                 }
-                Memory::Small(bytes.to_vec())
+                PartMemory::Small(bytes.to_vec())
             }
         };
         self.release(arrived);
         let heard = self.channels.hear(link, head, memory, &mut self.inflows);
-        if head.kind == Kind::End
+        if head.kind == FrameKind::End
             && let Some(line) = self.links.get(link)
         {
-            line.lands.close(Flow::Channel(head.slot));
+            line.lands.close(InflowKey::Channel(head.slot));
         }
         self.drain_channels();
         heard
@@ -57,8 +57,8 @@ impl State {
     /// What no honest peer does.
     pub(crate) fn heard_channel_control(
         &mut self,
-        link: Key,
-        control: Control,
+        link: SlotKey,
+        control: ChannelControl,
     ) -> Result<(), &'static str> {
         let line = self.links.get(link).ok_or("no link")?;
         let heard = self.channels.hear_control(link, control, (line, &mut self.inflows));
@@ -67,7 +67,12 @@ impl State {
     }
 
     /// A frame of a channel is back from the link: the peer has it, or what is known of it.
-    pub(crate) fn channel_came_back(&mut self, link: Key, frame: Descriptor, fate: Option<Fate>) {
+    pub(crate) fn channel_came_back(
+        &mut self,
+        link: SlotKey,
+        frame: Descriptor,
+        fate: Option<Fate>,
+    ) {
         self.channels.came_back(link, frame, fate);
         self.drain_channels();
     }
@@ -86,31 +91,31 @@ impl State {
         self.tell_flows();
     }
 
-    fn give_link(&mut self, link: Key, out: Out) {
-        let Ok(line) = self.live(link) else {
-            if let Out::Bulk(frame) = out {
+    fn give_link(&mut self, link: SlotKey, out: ChannelOutput) {
+        let Ok(line) = self.links.live(link) else {
+            if let ChannelOutput::Bulk(frame) = out {
                 self.channels.came_back(link, frame, Some(Fate::NotDelivered));
             }
             return;
         };
         match out {
-            Out::Control(control) => line.control(&control),
-            Out::Bulk(frame) => line.push(Lane::Bulk, frame),
+            ChannelOutput::Control(control) => line.control(&control),
+            ChannelOutput::Bulk(frame) => line.push(LinkLane::Bulk, frame),
         }
     }
 
     /// A link is no more.
-    pub(crate) fn end_channels(&mut self, link: Key, why: &LinkError) {
+    pub(crate) fn end_channels(&mut self, link: SlotKey, why: &LinkError) {
         self.channels.link_ended(link, why, &mut self.inflows);
         self.drain_channels();
     }
 }
 
-impl Core {
+impl LinksCore {
     /// Waits for what [`wait`](Self::wait) would, without a thread.
     pub(crate) fn step<T>(
         self: &Arc<Self>,
-        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
     ) -> impl Future<Output = T> {
         let core = Arc::clone(self);
         poll_fn(move |context| {
@@ -123,7 +128,7 @@ impl Core {
     /// The same if it is there now.
     pub(crate) fn look<T>(
         self: &Arc<Self>,
-        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
     ) -> Option<T> {
         self.poll();
         self.state.with(|state| ready(state, None))

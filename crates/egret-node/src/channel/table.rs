@@ -6,57 +6,57 @@ use std::task::Waker;
 
 use egret_net::vi::Descriptor;
 
-use super::control::{Control, Refusal};
-use super::incoming::{Incoming, Memory, NO_CHANNEL, TWICE};
-use super::outgoing::Outgoing;
-use super::reading::Reading;
-use super::writing::Writing;
-use crate::flow::{FlowId, Inflows, Name, Tell};
-use crate::link::control as link;
-use crate::link::lands::Flow;
-use crate::link::{Fate, Head, Kind, LinkError};
-use crate::links::behind::Sleeper;
-use crate::links::line::Line;
-use crate::links::slots::{Key, Slots};
+use super::control::{ChannelControl, ChannelRefusal};
+use super::inflow::{ChannelInflow, NO_CHANNEL, PartMemory, TWICE};
+use super::outflow::ChannelOutflow;
+use super::reader_state::ReaderState;
+use super::writer_state::WriterState;
+use crate::flow::{FlowId, FlowName, Inflows, ReceiverNotice};
+use crate::links::control as link;
+use crate::links::link_side::LinkSide;
+use crate::links::placement::InflowKey;
+use crate::links::wakers::DeferredWaker;
+use crate::links::{Fate, FrameHead, FrameKind, LinkError};
+use crate::slots::{SlotKey, SlotTable};
 
 /// All channels of a node.
 #[derive(Debug)]
-pub(crate) struct Channels {
-    writers: BTreeMap<u64, Writing>,
+pub(crate) struct ChannelTable {
+    writers: BTreeMap<u64, WriterState>,
     /// The writers of open channels, by their links and the reader's slots. A slot may be given
     /// again before the last frames of who had it are back; those come back first.
-    routes: BTreeMap<(Key, u32), VecDeque<u64>>,
-    readers: Slots<Reading>,
+    routes: BTreeMap<(SlotKey, u32), VecDeque<u64>>,
+    readers: SlotTable<ReaderState>,
     /// The slots of readers, by their links and the writer's numbers.
-    numbers: BTreeMap<(Key, u64), u32>,
-    listeners: BTreeMap<String, Listening>,
+    numbers: BTreeMap<(SlotKey, u64), u32>,
+    listeners: BTreeMap<String, ChannelListenerState>,
     /// The number of the next channel that is written here. None is used twice.
     next: u64,
-    out: VecDeque<(Key, Out)>,
+    out: VecDeque<(SlotKey, ChannelOutput)>,
 }
 
 /// What is to go out by a link.
 #[derive(Debug)]
-pub(crate) enum Out {
-    Control(link::Control),
+pub(crate) enum ChannelOutput {
+    Control(link::LinkControl),
     /// A frame of the bulk lane.
     Bulk(Descriptor),
 }
 
 /// Who accepts the channels of a name.
 #[derive(Debug)]
-struct Listening {
+struct ChannelListenerState {
     backlog: usize,
     waiting: VecDeque<u32>,
-    wakers: Vec<Sleeper>,
+    wakers: Vec<DeferredWaker>,
 }
 
-impl Channels {
+impl ChannelTable {
     pub(crate) fn new() -> Self {
         Self {
             writers: BTreeMap::new(),
             routes: BTreeMap::new(),
-            readers: Slots::default(),
+            readers: SlotTable::default(),
             numbers: BTreeMap::new(),
             listeners: BTreeMap::new(),
             next: 1,
@@ -65,30 +65,30 @@ impl Channels {
     }
 
     /// The links that channels use.
-    pub(crate) fn links(&self) -> BTreeSet<Key> {
+    pub(crate) fn links(&self) -> BTreeSet<SlotKey> {
         let readers = self.readers.values().map(|reading| reading.link);
         readers.chain(self.writers.values().map(|writing| writing.link)).collect()
     }
 
     /// What is to go out next.
-    pub(crate) fn poll_out(&mut self) -> Option<(Key, Out)> {
+    pub(crate) fn poll_out(&mut self) -> Option<(SlotKey, ChannelOutput)> {
         self.out.pop_front()
     }
 
-    fn tell(&mut self, link: Key, control: Control) {
-        self.out.push_back((link, Out::Control(link::Control::Channel(control))));
+    fn tell(&mut self, link: SlotKey, control: ChannelControl) {
+        self.out.push_back((link, ChannelOutput::Control(link::LinkControl::Channel(control))));
     }
 
     /// Begins a channel to whoever accepts those of `name` at the other end of a link.
-    pub(crate) fn open(&mut self, link: Key, name: &str) -> u64 {
+    pub(crate) fn open(&mut self, link: SlotKey, name: &str) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.writers.insert(number, Writing::new(link));
-        self.tell(link, Control::Open { number, name: name.to_owned() });
+        self.writers.insert(number, WriterState::new(link));
+        self.tell(link, ChannelControl::Open { number, name: name.to_owned() });
         number
     }
 
-    pub(crate) fn writer(&mut self, number: u64) -> &mut Writing {
+    pub(crate) fn writer(&mut self, number: u64) -> &mut WriterState {
         self.writers.get_mut(&number).expect("its handle is there")
     }
 
@@ -97,11 +97,11 @@ impl Channels {
         let Some(writing) = self.writers.get_mut(&number) else { return };
         let link = writing.link;
         while let Some(frame) = writing.poll_frame() {
-            self.out.push_back((link, Out::Bulk(frame)));
+            self.out.push_back((link, ChannelOutput::Bulk(frame)));
         }
         while let Some(ask) = writing.poll_ask() {
-            let ask = link::Control::Ask { flow: Name::Channel(number), ask };
-            self.out.push_back((link, Out::Control(ask)));
+            let ask = link::LinkControl::Ask { flow: FlowName::Channel(number), ask };
+            self.out.push_back((link, ChannelOutput::Control(ask)));
         }
         self.forget_writer(number);
     }
@@ -114,7 +114,7 @@ impl Channels {
 
     /// Forgets a writer that is done.
     fn forget_writer(&mut self, number: u64) {
-        if self.writers.get(&number).is_some_and(Writing::is_done) {
+        if self.writers.get(&number).is_some_and(WriterState::is_done) {
             let writing = self.writers.remove(&number).expect("just looked at");
             if let Some(slot) = writing.slot() {
                 self.unroute(writing.link, slot, number);
@@ -122,7 +122,7 @@ impl Channels {
         }
     }
 
-    fn unroute(&mut self, link: Key, slot: u32, number: u64) {
+    fn unroute(&mut self, link: SlotKey, slot: u32, number: u64) {
         if let Some(numbers) = self.routes.get_mut(&(link, slot)) {
             numbers.retain(|known| *known != number);
             if numbers.is_empty() {
@@ -135,7 +135,8 @@ impl Channels {
     pub(crate) fn listen(&mut self, name: &str, backlog: usize) -> bool {
         let free = !self.listeners.contains_key(name);
         if free {
-            let listening = Listening { backlog, waiting: VecDeque::new(), wakers: Vec::new() };
+            let listening =
+                ChannelListenerState { backlog, waiting: VecDeque::new(), wakers: Vec::new() };
             self.listeners.insert(name.to_owned(), listening);
         }
         free
@@ -153,12 +154,12 @@ impl Channels {
         let slot = listening.waiting.pop_front();
         if slot.is_none() {
             let waker = waker.filter(|waker| !listening.wakers.iter().any(|it| it.is(waker)));
-            listening.wakers.extend(waker.map(Sleeper::of));
+            listening.wakers.extend(waker.map(DeferredWaker::of));
         }
         slot
     }
 
-    pub(crate) fn reader(&mut self, slot: u32) -> &mut Reading {
+    pub(crate) fn reader(&mut self, slot: u32) -> &mut ReaderState {
         self.readers.at(slot).expect("its handle is there")
     }
 
@@ -174,7 +175,7 @@ impl Channels {
         let reading = self.reader(slot);
         let (link, number) = (reading.link, reading.number);
         if reading.abandon() {
-            self.tell(link, Control::Stop { number });
+            self.tell(link, ChannelControl::Stop { number });
         }
         self.settle_reader(slot, inflows);
     }
@@ -182,7 +183,7 @@ impl Channels {
     /// Forgets a reader that is done.
     fn forget_reader(&mut self, slot: u32, inflows: &mut Inflows) {
         if let Some(key) = self.readers.key_at(slot)
-            && self.readers.look(key).is_some_and(Reading::is_done)
+            && self.readers.look(key).is_some_and(ReaderState::is_done)
         {
             let reading = self.readers.remove(key).expect("just looked at");
             self.numbers.remove(&(reading.link, reading.number));
@@ -193,9 +194,9 @@ impl Channels {
     /// A frame of the bulk lane has come.
     pub(crate) fn hear(
         &mut self,
-        link: Key,
-        head: Head,
-        memory: Memory,
+        link: SlotKey,
+        head: FrameHead,
+        memory: PartMemory,
         inflows: &mut Inflows,
     ) -> Result<(), &'static str> {
         let reading = self.readers.at(head.slot).filter(|reading| reading.is_of(link));
@@ -209,34 +210,34 @@ impl Channels {
     /// A frame of control has come.
     pub(crate) fn hear_control(
         &mut self,
-        link: Key,
-        control: Control,
-        to: (&Line, &mut Inflows),
+        link: SlotKey,
+        control: ChannelControl,
+        to: (&LinkSide, &mut Inflows),
     ) -> Result<(), &'static str> {
         match control {
-            Control::Open { number, name } => {
+            ChannelControl::Open { number, name } => {
                 if self.numbers.contains_key(&(link, number)) {
                     return Err(TWICE);
                 }
-                let refused = |why| Control::Refused { number, why };
+                let refused = |why| ChannelControl::Refused { number, why };
                 let answer = self.admit(link, number, &name, to).unwrap_or_else(refused);
                 self.tell(link, answer);
             }
-            Control::Opened { number, slot, credit } => {
+            ChannelControl::Opened { number, slot, credit } => {
                 self.opened_there(link, number, slot, credit)?;
             }
-            Control::Refused { number, why } => {
+            ChannelControl::Refused { number, why } => {
                 self.for_writer(link, number, |writing| writing.refused(why));
             }
-            Control::Stop { number } => {
-                self.for_writer(link, number, |writing| writing.outgoing(Outgoing::stop));
+            ChannelControl::Stop { number } => {
+                self.for_writer(link, number, |writing| writing.outgoing(ChannelOutflow::stop));
             }
         }
         Ok(())
     }
 
     /// Frames for who is not there any more are late, and nobody's fault.
-    fn for_writer(&mut self, link: Key, number: u64, hear: impl FnOnce(&mut Writing)) {
+    fn for_writer(&mut self, link: SlotKey, number: u64, hear: impl FnOnce(&mut WriterState)) {
         if let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) {
             hear(writing);
             writing.wake();
@@ -245,7 +246,12 @@ impl Channels {
     }
 
     /// The reader of a channel that is written here says something of its flow.
-    pub(crate) fn told(&mut self, link: Key, number: u64, tell: Tell) -> Result<(), &'static str> {
+    pub(crate) fn told(
+        &mut self,
+        link: SlotKey,
+        number: u64,
+        tell: ReceiverNotice,
+    ) -> Result<(), &'static str> {
         let mut heard = Ok(());
         self.for_writer(link, number, |writing| {
             writing.outgoing(|outgoing| heard = outgoing.hear(tell));
@@ -254,7 +260,7 @@ impl Channels {
     }
 
     /// The flow of a channel that is read here, if anything may be said of it.
-    pub(crate) fn inflow(&mut self, link: Key, number: u64) -> Option<FlowId> {
+    pub(crate) fn inflow(&mut self, link: SlotKey, number: u64) -> Option<FlowId> {
         let slot = *self.numbers.get(&(link, number))?;
         let incoming = &self.reader(slot).incoming;
         (!incoming.is_ended()).then(|| incoming.flow())
@@ -263,34 +269,34 @@ impl Channels {
     /// A peer opens a channel to be read here.
     fn admit(
         &mut self,
-        link: Key,
+        link: SlotKey,
         number: u64,
         name: &str,
-        (line, inflows): (&Line, &mut Inflows),
-    ) -> Result<Control, Refusal> {
-        let listening = self.listeners.get_mut(name).ok_or(Refusal::NoListener)?;
+        (line, inflows): (&LinkSide, &mut Inflows),
+    ) -> Result<ChannelControl, ChannelRefusal> {
+        let listening = self.listeners.get_mut(name).ok_or(ChannelRefusal::NoListener)?;
         if listening.waiting.len() >= listening.backlog {
-            return Err(Refusal::Backlog);
+            return Err(ChannelRefusal::Backlog);
         }
-        if self.readers.len() >= Head::SLOTS as usize {
-            return Err(Refusal::NoRoom);
+        if self.readers.len() >= FrameHead::SLOTS as usize {
+            return Err(ChannelRefusal::NoRoom);
         }
-        let (flow, credit) = inflows.open(link.into()).map_err(|_| Refusal::NoRoom)?;
-        let reading = Reading::new((link, &line.peer), number, Incoming::new(flow));
+        let (flow, credit) = inflows.open(link.into()).map_err(|_| ChannelRefusal::NoRoom)?;
+        let reading = ReaderState::new((link, &line.peer), number, ChannelInflow::new(flow));
         let slot = self.readers.insert(reading).index;
-        let place = Flow::Channel(slot);
+        let place = InflowKey::Channel(slot);
         inflows.put(flow, link, place);
         line.lands.open(place, credit, None);
         listening.waiting.push_back(slot);
-        listening.wakers.drain(..).for_each(Sleeper::wake);
+        listening.wakers.drain(..).for_each(DeferredWaker::wake);
         self.numbers.insert((link, number), slot);
-        Ok(Control::Opened { number, slot, credit })
+        Ok(ChannelControl::Opened { number, slot, credit })
     }
 
     /// A channel to be written here is open.
     fn opened_there(
         &mut self,
-        link: Key,
+        link: SlotKey,
         number: u64,
         slot: u32,
         credit: u64,
@@ -298,25 +304,25 @@ impl Channels {
         let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) else {
             return Err(NO_CHANNEL);
         };
-        if slot >= Head::SLOTS {
+        if slot >= FrameHead::SLOTS {
             return Err(NO_CHANNEL);
         }
-        writing.opened(Outgoing::new(slot, credit), slot)?;
+        writing.opened(ChannelOutflow::new(slot, credit), slot)?;
         self.routes.entry((link, slot)).or_default().push_back(number);
         self.pump_writer(number);
         Ok(())
     }
 
     /// A frame is back: the peer has it, or what is known of it when its link died.
-    pub(crate) fn came_back(&mut self, link: Key, frame: Descriptor, fate: Option<Fate>) {
-        let Some(head) = Head::from_bits(frame.tag()) else { return };
+    pub(crate) fn came_back(&mut self, link: SlotKey, frame: Descriptor, fate: Option<Fate>) {
+        let Some(head) = FrameHead::from_bits(frame.tag()) else { return };
         drop(frame);
         let Some(numbers) = self.routes.get(&(link, head.slot)) else { return };
         // What never left belongs to who has the slot now.
         let newest = fate == Some(Fate::NotDelivered);
         let number = if newest { numbers.back() } else { numbers.front() };
         let Some(number) = number.copied() else { return };
-        if head.kind == Kind::End {
+        if head.kind == FrameKind::End {
             self.unroute(link, head.slot, number);
         }
         self.writer(number).came_back(head, fate);
@@ -324,9 +330,9 @@ impl Channels {
     }
 
     /// A link is no more.
-    pub(crate) fn link_ended(&mut self, link: Key, why: &LinkError, inflows: &mut Inflows) {
+    pub(crate) fn link_ended(&mut self, link: SlotKey, why: &LinkError, inflows: &mut Inflows) {
         let of_link =
-            |(number, writing): (&u64, &Writing)| (writing.link == link).then_some(*number);
+            |(number, writing): (&u64, &WriterState)| (writing.link == link).then_some(*number);
         let writers: Vec<_> = self.writers.iter().filter_map(of_link).collect();
         for number in writers {
             self.writer(number).died(why);
@@ -342,10 +348,10 @@ impl Channels {
 }
 
 /// Remembers whom to wake.
-pub(super) fn remember(place: &mut Option<Sleeper>, waker: Option<&Waker>) {
+pub(super) fn remember(place: &mut Option<DeferredWaker>, waker: Option<&Waker>) {
     if let Some(waker) = waker
         && place.as_ref().is_none_or(|known| !known.is(waker))
     {
-        *place = Some(Sleeper::of(waker));
+        *place = Some(DeferredWaker::of(waker));
     }
 }

@@ -1,90 +1,113 @@
-//! The end of a channel that is written.
+//! The writing end of a channel.
 
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::buf::Plain;
-use egret_net::rt::Deadline;
+use egret_net::rt::{Deadline, GivenBack};
 use egret_net::vi::Segment;
 
 use super::control::NAME_MAX;
-use super::error::{ChannelError, NotWritten, WriteError};
-use super::message::Message;
-use super::outgoing::{Halt, Outgoing};
-use super::posting::{Post, Posted};
-use super::writing::Opened;
+use super::error::ChannelError;
+use super::message_writer::MessageWriter;
+use super::outflow::{ChannelOutflow, WriteHalt};
+use super::post::{Post, PostOutcome};
+use super::writer_state::ChannelOpening;
 use crate::Links;
-use crate::flow::Depot;
-use crate::link::{Fate, LinkError};
-use crate::links::clock::Clock;
-use crate::links::core::{Core, Stopped};
-use crate::links::slots::Key;
-use crate::links::state::State;
+use crate::flow::SizedPools;
+use crate::links::clock::DeadlineClock;
+use crate::links::core::{LinksCore, WaitStopped};
+use crate::links::state::LinksState;
+use crate::links::{Fate, LinkError};
+use crate::slots::SlotKey;
 
-/// The end of a channel that is written; made by [`Links::channel`](crate::Links::channel).
+/// The writing end of a channel; made by [`Links::channel`](crate::Links::channel).
 ///
-/// Messages are written one after the other, or [posted](Self::post). Dropping it ends the channel:
-/// its reader gets what was finished or posted, and then hears that there is no more.
-pub struct Writer {
-    pub(super) core: Arc<Core>,
+/// Messages are written one after the other, or [posted](Self::post). Dropping the writer ends the
+/// channel: the reader gets all messages that were finished or posted, and then the end.
+///
+/// ```
+/// # use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// # use egret_net::vi::NicOptions;
+/// # use egret_node::{Links, LinksOptions};
+/// # let links = |name: &str| -> Result<Links, Box<dyn std::error::Error>> {
+/// #     let host = format!("{name}-{}", std::process::id());
+/// #     Ok(Links::open(ShmFabric.open(&NicOptions::new(&host))?, LinksOptions::default())?)
+/// # };
+/// # let (here, there) = (links("writes")?, links("listens")?);
+/// use egret_net::rt::Deadline;
+///
+/// let listener = there.listen("rows", 8)?;
+/// let mut writer = here.wait_channel(there.host(), "rows", Deadline::DEFAULT)?;
+/// writer.wait_send(vec![1.5_f64, 2.5], Deadline::DEFAULT)?;
+///
+/// let mut reader = listener.wait_accept(Deadline::DEFAULT)?;
+/// let mut message = reader.wait_next(Deadline::DEFAULT)?.expect("a message was sent");
+/// assert_eq!(message.wait_array::<f64>(Deadline::DEFAULT)?[..], [1.5, 2.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ChannelWriter {
+    pub(super) core: Arc<LinksCore>,
     pub(super) number: u64,
-    pub(super) depot: Arc<Depot>,
+    pub(super) depot: Arc<SizedPools>,
     host: String,
 }
 
 impl Links {
-    /// Waits for a channel to whoever [listens](Self::listen) by that name at `host`.
+    /// Opens a channel to the listener of that [name](Self::listen) at `host`, and waits until it is
+    /// accepted.
     ///
     /// # Errors
     ///
-    /// If there is no link to it, nobody accepts such channels there, or not in time.
+    /// If there is no link to the host, the host accepts no channels by this name, or the deadline
+    /// passes.
     pub fn wait_channel(
         &self,
         host: &str,
         name: &str,
         deadline: impl Into<Deadline>,
-    ) -> Result<Writer, ChannelError> {
+    ) -> Result<ChannelWriter, ChannelError> {
         let (core, deadline) = (&self.core, deadline.into());
         check(name)?;
-        let mut clock = Clock::of(deadline);
+        let mut clock = DeadlineClock::of(deadline);
         clock.start(&core.nic);
         let link = core.link(host, deadline)?;
-        let writer = Writer::begin(core, link, host, name);
+        let writer = ChannelWriter::begin(core, link, host, name);
         let opened = core.wait_by(&mut clock, &mut |state, waker| writer.poll_opened(state, waker));
         let opened = opened.map_err(|stopped| writer.not_opened(stopped))?;
         writer.opened(name, opened)
     }
 
-    /// A channel to whoever [listens](Self::listen) by that name at `host`. The deadline is for
+    /// Opens a channel to the listener of that [name](Self::listen) at `host`. The deadline is for
     /// the link, if there is none yet.
     ///
     /// # Errors
     ///
-    /// If there is no link to it, or nobody accepts such channels there.
+    /// If there is no link to the host, or the host accepts no channels by this name.
     pub fn channel<D: Into<Deadline>>(
         &self,
         host: &str,
         name: &str,
         deadline: D,
-    ) -> impl Future<Output = Result<Writer, ChannelError>> + Send + use<D> {
+    ) -> impl Future<Output = Result<ChannelWriter, ChannelError>> + Send + use<D> {
         let (core, host, name) = (Arc::clone(&self.core), host.to_owned(), name.to_owned());
         let deadline = deadline.into();
         async move {
             check(&name)?;
             let link = core.step(|state, waker| state.link_to(&host, deadline, waker)).await?;
-            let writer = Writer::begin(&core, link, &host, &name);
+            let writer = ChannelWriter::begin(&core, link, &host, &name);
             let opened = core.step(|state, waker| writer.poll_opened(state, waker)).await;
             writer.opened(&name, opened)
         }
     }
 }
 
-impl Writer {
-    fn begin(core: &Arc<Core>, link: Key, host: &str, name: &str) -> Self {
+impl ChannelWriter {
+    fn begin(core: &Arc<LinksCore>, link: SlotKey, host: &str, name: &str) -> Self {
         let (number, depot) = core.state.with(|state| {
             let number = state.channels.open(link, name);
-            if let Err(why) = state.live(link) {
+            if let Err(why) = state.links.live(link) {
                 state.end_channels(link, &why);
             }
             state.drain_channels();
@@ -93,110 +116,110 @@ impl Writer {
         Self { core: Arc::clone(core), number, depot, host: host.to_owned() }
     }
 
-    fn poll_opened(&self, state: &mut State, waker: Option<&Waker>) -> Option<Opened> {
+    fn poll_opened(&self, state: &mut LinksState, waker: Option<&Waker>) -> Option<ChannelOpening> {
         state.channels.writer(self.number).poll_opened(waker)
     }
 
-    fn opened(self, name: &str, opened: Opened) -> Result<Self, ChannelError> {
+    fn opened(self, name: &str, opened: ChannelOpening) -> Result<Self, ChannelError> {
         match opened {
-            Opened::Yes => Ok(self),
-            Opened::Died(why) => Err(why.into()),
-            Opened::Refused(why) => {
-                let (host, name) = (self.host.clone(), name.to_owned());
-                Err(ChannelError::Refused { host, name, why })
-            }
+            ChannelOpening::Yes => Ok(self),
+            ChannelOpening::Died(why) => Err(why.into()),
+            ChannelOpening::Refused(why) => Err(ChannelError::refused(why, &self.host, name)),
         }
     }
 
-    fn not_opened(&self, stopped: Stopped) -> ChannelError {
+    fn not_opened(&self, stopped: WaitStopped) -> ChannelError {
         match stopped {
-            Stopped::TimedOut { waited } => {
-                ChannelError::TimedOut { host: self.host.clone(), waited }
+            WaitStopped::TimedOut { waited } => {
+                ChannelError::OpenTimedOut { host: self.host.clone(), waited }
             }
-            Stopped::InHandler => ChannelError::InHandler,
+            WaitStopped::InHandler => ChannelError::InHandler,
         }
     }
 
-    /// The host that reads it.
+    /// The host of the reader.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
     /// Begins a message.
-    pub fn message(&mut self) -> Message<'_> {
-        Message::new(self)
+    pub fn message(&mut self) -> MessageWriter<'_> {
+        MessageWriter::new(self)
     }
 
-    /// Writes a message of one array, which is given away: it lands as one part.
+    /// Writes a message of one array, without a copy: the array is moved in, and arrives as one part.
     ///
     /// # Errors
     ///
-    /// If it was not written. The array is inside if the channel had ended before, and is
-    /// dropped, which returns a buffer to its pool, if the message was begun and given up.
+    /// If the message was not written. The array is given back if the channel had ended before. It is
+    /// dropped, which returns a buffer to its pool, if the message was begun and aborted.
     pub fn wait_send(
         &mut self,
         memory: impl Into<Segment>,
         deadline: impl Into<Deadline>,
-    ) -> Result<(), NotWritten> {
+    ) -> Result<(), GivenBack<Option<Segment>, ChannelError>> {
         let deadline = deadline.into();
         let mut message = self.message();
         // The first of a message is only held.
         message.wait_write_owned(memory, deadline)?;
-        message.wait_finish(deadline).map_err(NotWritten::without)
+        message.wait_finish(deadline).map_err(|why| GivenBack { why, what: None })
     }
 
-    /// The same, without a thread.
+    /// Writes a message of one array as [`wait_send`](Self::wait_send) does, without blocking a thread.
     ///
     /// # Errors
     ///
     /// As [`wait_send`](Self::wait_send).
-    pub async fn send(&mut self, memory: impl Into<Segment>) -> Result<(), NotWritten> {
+    pub async fn send(
+        &mut self,
+        memory: impl Into<Segment>,
+    ) -> Result<(), GivenBack<Option<Segment>, ChannelError>> {
         let mut message = self.message();
         message.write_owned(memory).await?;
-        message.finish().await.map_err(NotWritten::without)
+        message.finish().await.map_err(|why| GivenBack { why, what: None })
     }
 
-    /// Writes a message of one array, which is borrowed for as long as that takes: from where it
-    /// lies, if it is large.
+    /// Writes a message of one borrowed array, without a copy if it is large (16 KiB and more), and
+    /// returns when the array is not needed any more.
     ///
     /// # Errors
     ///
-    /// As [`Message::wait_write`].
+    /// As [`MessageWriter::wait_write`].
     pub fn wait_send_slice<T: Plain>(
         &mut self,
         data: &[T],
         deadline: impl Into<Deadline>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), ChannelError> {
         let deadline = deadline.into();
         self.message().wait_last(data, deadline)
     }
 
-    /// Waits until all messages that were finished are in the memory of the reader's node.
+    /// Waits until all finished messages are in the memory of the reader's node.
     ///
     /// # Errors
     ///
-    /// If the link died, with what became of the last of them, or the deadline passed.
-    pub fn wait_arrived(&mut self, deadline: impl Into<Deadline>) -> Result<(), WriteError> {
+    /// If the link ended, with what is known of the last message, or the deadline passed.
+    pub fn wait_arrived(&mut self, deadline: impl Into<Deadline>) -> Result<(), ChannelError> {
         let core = Arc::clone(&self.core);
         let number = self.number;
         core.wait(deadline.into(), |state, waker| poll_arrived(state, number, waker))
             .map_err(stopped)?
     }
 
-    /// The same, without a thread.
+    /// Waits as [`wait_arrived`](Self::wait_arrived) does, without blocking a thread.
     ///
     /// # Errors
     ///
-    /// If the link died.
-    pub async fn arrived(&mut self) -> Result<(), WriteError> {
+    /// If the link ended.
+    pub async fn arrived(&mut self) -> Result<(), ChannelError> {
         let number = self.number;
         self.core.step(move |state, waker| poll_arrived(state, number, waker)).await
     }
 
-    /// Posts a message, which goes by itself behind all that were finished or posted before:
-    /// whoever drives the links goes on with it. A message that is [written](Self::message) waits
-    /// until all that were posted have gone.
+    /// Posts a message without waiting. The message is sent after all messages that were finished or
+    /// posted before, by the thread that drives the links. A message that is
+    /// [written](Self::message) waits until all posted messages were sent.
     pub fn post(&self, post: Post) {
         self.core.state.with(|state| {
             state.channels.writer(self.number).post(post);
@@ -205,9 +228,9 @@ impl Writer {
         });
     }
 
-    /// Takes a message back that was posted, unless all of it has gone: its [`Posted`] says
-    /// [`Withdrawn`](WriteError::Withdrawn) then.
-    pub fn withdraw(&self, posted: &Posted) {
+    /// Withdraws a posted message, unless all of it was sent: its [`PostOutcome`] is
+    /// [`Withdrawn`](ChannelError::Withdrawn) then.
+    pub fn withdraw(&self, posted: &PostOutcome) {
         self.core.state.with(|state| {
             state.channels.writer(self.number).withdraw(posted);
             state.channels.pump_writer(self.number);
@@ -215,8 +238,8 @@ impl Writer {
         });
     }
 
-    /// Gets memory back that was lent for messages of this channel and has gone, by ending the link:
-    /// returns when the memory is back, as `is_back` says.
+    /// Ends the link, to get borrowed memory of messages of this channel back from the fabric. Returns
+    /// when `is_back` returns true.
     pub fn end_until(&self, is_back: &mut dyn FnMut() -> bool) {
         self.core.state.with(|state| {
             let link = state.channels.writer(self.number).link();
@@ -227,14 +250,14 @@ impl Writer {
         }
     }
 
-    /// How many messages were finished and have gone.
+    /// How many finished or posted messages were sent.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.core.state.with(|state| state.channels.writer(self.number).messages().0)
     }
 
-    /// What became of the messages, counted from 1, that are not known to have arrived, after the
-    /// link died.
+    /// The messages that are not known to have arrived, after the link ended: their numbers, counted
+    /// from 1, and what is known of each.
     #[must_use]
     pub fn lost(&self) -> Vec<(u64, Fate)> {
         let mut lost =
@@ -243,11 +266,11 @@ impl Writer {
         lost
     }
 
-    /// Runs `work` on the machine; then sends what may be.
+    /// Runs `work` on the state machine of the channel; then sends what there is credit for.
     pub(super) fn with<T>(
-        state: &mut State,
+        state: &mut LinksState,
         number: u64,
-        work: impl FnOnce(&mut Outgoing) -> T,
+        work: impl FnOnce(&mut ChannelOutflow) -> T,
     ) -> Result<T, LinkError> {
         let done = work(state.channels.writer(number).machine()?);
         state.channels.pump_writer(number);
@@ -256,7 +279,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for ChannelWriter {
     fn drop(&mut self) {
         self.core.state.with(|state| {
             state.channels.drop_writer(self.number);
@@ -265,23 +288,23 @@ impl Drop for Writer {
     }
 }
 
-impl fmt::Debug for Writer {
+impl fmt::Debug for ChannelWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.number;
-        f.debug_struct("Writer").field("host", &self.host).field("number", &number).finish()
+        f.debug_struct("ChannelWriter").field("host", &self.host).field("number", &number).finish()
     }
 }
 
 fn poll_arrived(
-    state: &mut State,
+    state: &mut LinksState,
     number: u64,
     waker: Option<&Waker>,
-) -> Option<Result<(), WriteError>> {
+) -> Option<Result<(), ChannelError>> {
     let writing = state.channels.writer(number);
     if writing.messages().1 == 0 {
         let lost = writing.lost().last().map(|(_, fate)| *fate);
         return Some(match (lost, writing.machine()) {
-            (Some(fate), Err(why)) => Err(WriteError::Link { why, fate }),
+            (Some(fate), Err(why)) => Err(ChannelError::Lost { why, fate }),
             _ => Ok(()),
         });
     }
@@ -293,26 +316,28 @@ fn check(name: &str) -> Result<(), ChannelError> {
     if name.len() > NAME_MAX { Err(ChannelError::Name { bytes: name.len() }) } else { Ok(()) }
 }
 
-pub(super) const fn stopped(stopped: Stopped) -> WriteError {
+pub(super) const fn stopped(stopped: WaitStopped) -> ChannelError {
     match stopped {
-        Stopped::TimedOut { waited } => WriteError::TimedOut { waited, broken: false },
-        Stopped::InHandler => WriteError::InHandler,
+        WaitStopped::TimedOut { waited } => ChannelError::WriteTimedOut { waited, broken: false },
+        WaitStopped::InHandler => ChannelError::InHandler,
     }
 }
 
-/// The same of a wait for memory that was lent.
-pub(super) fn stopped_lent(why: Stopped, took_link: bool) -> WriteError {
+/// The error of a wait for borrowed memory.
+pub(super) fn stopped_lent(why: WaitStopped, took_link: bool) -> ChannelError {
     match stopped(why) {
-        WriteError::TimedOut { waited, .. } => WriteError::TimedOut { waited, broken: took_link },
+        ChannelError::WriteTimedOut { waited, .. } => {
+            ChannelError::WriteTimedOut { waited, broken: took_link }
+        }
         other => other,
     }
 }
 
-impl From<Halt> for WriteError {
-    fn from(halt: Halt) -> Self {
+impl From<WriteHalt> for ChannelError {
+    fn from(halt: WriteHalt) -> Self {
         match halt {
-            Halt::Stopped => Self::Stopped,
-            Halt::Refused(never) => Self::TooLarge(never),
+            WriteHalt::Stopped => Self::ReaderGone,
+            WriteHalt::Refused(never) => never.into(),
         }
     }
 }

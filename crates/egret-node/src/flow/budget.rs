@@ -20,16 +20,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;
 
-use super::terms::{FLOOR, FlowTerms};
 use crate::channel::fault::{Fault, planted};
-use crate::links::slots::{Key, Slots};
+use crate::slots::{SlotKey, SlotTable};
 
 /// The bytes that a node takes from others before its program does, and who has them.
 ///
 /// ```
-/// use egret_node::flow::{Budget, FlowTerms, PeerId};
+/// use egret_node::flow::{FlowBudget, FlowTerms, PeerId};
 ///
-/// let mut budget = Budget::new(FlowTerms::of(1 << 20));
+/// let mut budget = FlowBudget::new(FlowTerms::of(1 << 20));
 /// let flow = budget.open(PeerId(7))?;
 /// assert_eq!(budget.held(flow), 16 << 10);
 /// // Half of it came, and was taken: it is granted again, and more.
@@ -40,12 +39,12 @@ use crate::links::slots::{Key, Slots};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Budget {
+pub struct FlowBudget {
     terms: FlowTerms,
     free: u64,
     /// Of what is free, set aside for flows that hold less than they are guaranteed.
     reserved: u64,
-    accounts: Slots<Account>,
+    accounts: SlotTable<FlowAccount>,
     /// What each peer holds or has set aside, of those that have flows.
     peers: BTreeMap<PeerId, u64>,
     /// Of that, within the shares of the peers.
@@ -62,7 +61,7 @@ pub struct PeerId(pub u64);
 
 /// Something that bytes come by: a channel to read, a mapping that data is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FlowId(Key);
+pub struct FlowId(SlotKey);
 
 /// A flow cannot be guaranteed its least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -71,7 +70,7 @@ pub struct FlowId(Key);
      each of {peers} peers has {share} for certain): close some, or raise LinksOptions::budget"
 )]
 #[non_exhaustive]
-pub struct NoRoom {
+pub struct FlowNoRoom {
     /// How many are open, of all peers.
     pub flows: u64,
     /// What they share.
@@ -96,7 +95,7 @@ pub struct NeverFits {
 }
 
 #[derive(Debug)]
-struct Account {
+struct FlowAccount {
     peer: PeerId,
     held: u64,
     window: u64,
@@ -105,7 +104,7 @@ struct Account {
     piece: u64,
 }
 
-impl Budget {
+impl FlowBudget {
     /// All of it free.
     #[must_use]
     pub fn new(terms: FlowTerms) -> Self {
@@ -113,7 +112,7 @@ impl Budget {
             terms,
             free: terms.bytes,
             reserved: 0,
-            accounts: Slots::default(),
+            accounts: SlotTable::default(),
             peers: BTreeMap::new(),
             within: 0,
             waiting: VecDeque::new(),
@@ -141,13 +140,18 @@ impl Budget {
     /// # Errors
     ///
     /// If so much is not free, or is other peers' share.
-    pub fn open(&mut self, peer: PeerId) -> Result<FlowId, NoRoom> {
+    pub fn open(&mut self, peer: PeerId) -> Result<FlowId, FlowNoRoom> {
         let guarantee = self.terms.guarantee;
         if self.spare_for(peer) < guarantee {
             let FlowTerms { bytes, peers, .. } = self.terms;
-            return Err(NoRoom { flows: self.flows(), bytes, peers, share: self.terms.share() });
+            return Err(FlowNoRoom {
+                flows: self.flows(),
+                bytes,
+                peers,
+                share: self.terms.share(),
+            });
         }
-        let account = Account { peer, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
+        let account = FlowAccount { peer, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
         self.charge(peer, |charged| charged + guarantee);
         self.free -= guarantee;
         Ok(FlowId(self.accounts.insert(account)))
@@ -159,7 +163,7 @@ impl Budget {
     /// # Errors
     ///
     /// If not even the guarantee is free, or is other peers' share.
-    pub fn open_with(&mut self, peer: PeerId, most: u64) -> Result<FlowId, NoRoom> {
+    pub fn open_with(&mut self, peer: PeerId, most: u64) -> Result<FlowId, FlowNoRoom> {
         let own = self.unused_share(peer);
         let fair = own + self.spare_for(peer).saturating_sub(own) / PART;
         let fair = if planted(Fault::Greedy) { most } else { fair };
@@ -432,11 +436,11 @@ impl Budget {
         self.free.saturating_sub(self.reserved)
     }
 
-    fn look(&self, flow: FlowId) -> &Account {
+    fn look(&self, flow: FlowId) -> &FlowAccount {
         self.accounts.look(flow.0).expect("an open flow")
     }
 
-    fn account(&mut self, flow: FlowId) -> &mut Account {
+    fn account(&mut self, flow: FlowId) -> &mut FlowAccount {
         self.accounts.get(flow.0).expect("an open flow")
     }
 }
@@ -447,3 +451,63 @@ const SHARE: u64 = 64;
 const PART: u64 = 4;
 /// It is granted more when this part of its window is gone.
 const BATCH: u64 = 4;
+
+/// How a [`FlowBudget`] is shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowTerms {
+    /// All there is.
+    pub bytes: u64,
+    /// What a flow may always hold.
+    pub guarantee: u64,
+    /// The most a flow holds without asking.
+    pub window_max: u64,
+    /// How many peers have a share of it each.
+    pub peers: u64,
+}
+
+impl FlowTerms {
+    /// The usual ones: 16 KiB for each flow, and never more than 4 MiB without asking.
+    #[must_use]
+    pub const fn of(bytes: u64) -> Self {
+        Self { bytes, guarantee: 16 << 10, window_max: 4 << 20, peers: 0 }
+    }
+
+    /// With a share for each of so many peers: a quarter of everything, or up to half of it for
+    /// two flows each. If not even one flow each is within that half, there are no shares.
+    #[must_use]
+    pub const fn shared_by(mut self, peers: u64) -> Self {
+        self.peers = peers;
+        self
+    }
+
+    /// The fewest bytes of which each peer has a share of two flows.
+    #[must_use]
+    pub const fn least(&self) -> u64 {
+        self.peers * 2 * FLOWS_LEAST * self.guarantee
+    }
+
+    /// What each peer may hold, whatever the others do.
+    #[must_use]
+    pub const fn share(&self) -> u64 {
+        if self.peers == 0 || self.guarantee == 0 {
+            return 0;
+        }
+        let quarter = self.bytes / FLOOR / self.peers;
+        let quarter = if quarter < self.guarantee { 0 } else { quarter };
+        let half = self.bytes / 2 / self.peers / self.guarantee;
+        let flows = if half < FLOWS_LEAST { half } else { FLOWS_LEAST };
+        let least = flows * self.guarantee;
+        if quarter > least { quarter } else { least }
+    }
+}
+
+impl Default for FlowTerms {
+    fn default() -> Self {
+        Self::of(256 << 20)
+    }
+}
+
+/// Flows that the share of a peer has room for, if half of everything is enough for that.
+const FLOWS_LEAST: u64 = 2;
+/// Large pieces leave this part of everything.
+const FLOOR: u64 = 4;

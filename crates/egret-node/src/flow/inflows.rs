@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Ask, Budget, FlowId, NoRoom, PeerId, Tell, cost};
+use super::{FlowBudget, FlowId, FlowNoRoom, PeerId, ReceiverNotice, SenderNotice, cost};
 use crate::channel::fault::{Fault, planted};
-use crate::link::lands::Flow;
-use crate::links::slots::Key;
+use crate::links::placement::InflowKey;
+use crate::slots::SlotKey;
 
 /// All flows that come to a node.
 ///
@@ -14,18 +14,18 @@ use crate::links::slots::Key;
 /// [taken](Self::taken).
 #[derive(Debug)]
 pub(crate) struct Inflows {
-    pub(crate) budget: Budget,
+    pub(crate) budget: FlowBudget,
     flows: BTreeMap<FlowId, Inflow>,
     /// Flows that were granted something: all whose senders may send more than the guarantee.
     above: BTreeSet<FlowId>,
     /// What senders are to be told.
-    out: VecDeque<(FlowId, Tell)>,
+    out: VecDeque<(FlowId, ReceiverNotice)>,
 }
 
 #[derive(Debug, Default)]
 struct Inflow {
     /// The link and the place at its end that its bytes come to.
-    place: Option<(Key, Flow)>,
+    place: Option<(SlotKey, InflowKey)>,
     granted: u64,
     arrived: u64,
     /// Taken since credit was granted last.
@@ -50,12 +50,12 @@ pub(crate) const WANTS_TOO_FAR: &str = "it wants what it cannot have reached";
 pub(crate) const NOT_UNUSED: &str = "it gives back what it does not have";
 
 impl Inflows {
-    pub(crate) const fn new(budget: Budget) -> Self {
+    pub(crate) const fn new(budget: FlowBudget) -> Self {
         Self { budget, flows: BTreeMap::new(), above: BTreeSet::new(), out: VecDeque::new() }
     }
 
     /// A flow of a peer, and what its sender may send at first.
-    pub(crate) fn open(&mut self, peer: PeerId) -> Result<(FlowId, u64), NoRoom> {
+    pub(crate) fn open(&mut self, peer: PeerId) -> Result<(FlowId, u64), FlowNoRoom> {
         let id = self.budget.open(peer)?;
         let granted = self.budget.held(id);
         self.flows.insert(id, Inflow { granted, ..Inflow::default() });
@@ -63,12 +63,12 @@ impl Inflows {
     }
 
     /// Notes the link that a flow comes by, and what it is there.
-    pub(crate) fn put(&mut self, id: FlowId, link: Key, flow: Flow) {
+    pub(crate) fn put(&mut self, id: FlowId, link: SlotKey, flow: InflowKey) {
         self.flow(id).place = Some((link, flow));
     }
 
     /// The link that a flow comes by, and what it is there.
-    pub(crate) fn place(&self, id: FlowId) -> Option<(Key, Flow)> {
+    pub(crate) fn place(&self, id: FlowId) -> Option<(SlotKey, InflowKey)> {
         self.flows.get(&id)?.place
     }
 
@@ -110,16 +110,16 @@ impl Inflows {
     /// # Errors
     ///
     /// What no honest peer says.
-    pub(crate) fn hear(&mut self, id: FlowId, ask: Ask) -> Result<(), &'static str> {
+    pub(crate) fn hear(&mut self, id: FlowId, ask: SenderNotice) -> Result<(), &'static str> {
         let flow = self.flow(id);
         match ask {
-            Ask::Want { upto, len } => return self.want(id, upto, len),
-            Ask::Unused { bytes } if bytes > flow.left() => return Err(NOT_UNUSED),
-            Ask::Unused { bytes } => {
+            SenderNotice::Want { upto, len } => return self.want(id, upto, len),
+            SenderNotice::Unused { bytes } if bytes > flow.left() => return Err(NOT_UNUSED),
+            SenderNotice::Unused { bytes } => {
                 flow.granted -= bytes;
                 self.budget.unused(id, bytes);
             }
-            Ask::Withdraw => {
+            SenderNotice::Withdraw => {
                 flow.promised = false;
                 self.budget.withdraw(id);
             }
@@ -142,7 +142,7 @@ impl Inflows {
             Ok(more) => self.grant(id, more, true),
             Err(never) => {
                 self.flow(id).promised = false;
-                self.out.push_back((id, Tell::Refuse { upto, most: never.most }));
+                self.out.push_back((id, ReceiverNotice::Refuse { upto, most: never.most }));
             }
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Inflows {
         (flow.used, flow.recalled) = (0, false);
         flow.promised |= is_promise && !planted(Fault::AskedBack);
         self.above.insert(id);
-        self.out.push_back((id, Tell::Grant { bytes }));
+        self.out.push_back((id, ReceiverNotice::Grant { bytes }));
     }
 
     /// Nobody takes what comes: no more is granted.
@@ -185,7 +185,7 @@ impl Inflows {
     }
 
     /// What the sender of a flow is to be told.
-    pub(crate) fn poll(&mut self) -> Option<(FlowId, Tell)> {
+    pub(crate) fn poll(&mut self) -> Option<(FlowId, ReceiverNotice)> {
         while let Some((id, bytes)) = self.budget.poll_granted() {
             self.grant(id, bytes, true);
         }
@@ -204,7 +204,7 @@ impl Inflows {
             let stays = *id == first || flow.recalled || flow.promised || flow.stopped;
             if flow.left() > keep && !stays && !planted(Fault::NotRecalled) {
                 flow.recalled = true;
-                self.out.push_back((*id, Tell::Recall { keep }));
+                self.out.push_back((*id, ReceiverNotice::Recall { keep }));
             }
             flow.left() > keep
         });

@@ -1,23 +1,21 @@
-//! How much a node takes from others: the [`Budget`] says who may send how many bytes, the
-//! [`Depot`] has the memory that they land in. `outflow` and `inflows` are the two ends of a flow,
-//! and `frames` is what they tell each other, whatever flows: data of messages, of answers, or of
-//! channels.
+//! How much a node receives from others: the `FlowBudget` decides which peer may send how many bytes,
+//! and `SizedPools` are the memory into which they are received. `outflow` and `inflows` are the two
+//! ends of a flow, and `notices` what they send each other, whether data of messages, of answers or
+//! of channels flows.
 
 mod budget;
-mod depot;
-mod frames;
 pub(crate) mod inflows;
+mod notices;
 mod outflow;
-mod terms;
+mod sized_pools;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Budget, FlowId, NeverFits, NoRoom, PeerId};
-pub use depot::{Depot, DepotStats};
-pub(crate) use frames::{Ask, Name, Tell};
+pub use budget::{FlowBudget, FlowId, FlowNoRoom, FlowTerms, NeverFits, PeerId};
 pub(crate) use inflows::Inflows;
+pub(crate) use notices::{FlowName, ReceiverNotice, SenderNotice};
 pub(crate) use outflow::Outflow;
-pub use terms::FlowTerms;
+pub use sized_pools::{SizedPoolStats, SizedPools};
 
 /// Bytes that are charged for a frame beside its memory, for what is noted of it.
 pub const FRAME_BYTES: u64 = 128;
@@ -33,7 +31,7 @@ pub const FRAME_BYTES: u64 = 128;
 /// ```
 #[must_use]
 pub const fn cost(len: u64) -> u64 {
-    let memory = if len <= SMALL_BYTES { len } else { depot::rounded(len) };
+    let memory = if len <= SMALL_BYTES { len } else { sized_pools::rounded(len) };
     memory.saturating_add(FRAME_BYTES)
 }
 

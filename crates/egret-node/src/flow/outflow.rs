@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use egret_net::vi::Descriptor;
 
-use super::{Ask, NeverFits, Tell, cost};
+use super::{NeverFits, ReceiverNotice, SenderNotice, cost};
 use crate::channel::fault::{Fault, planted};
-use crate::link::{Head, Kind};
+use crate::links::{FrameHead, FrameKind};
 
 /// The sender's end of one flow: frames go in their order, each when there is credit for it.
 #[derive(Debug, Default)]
@@ -61,12 +61,12 @@ impl Outflow {
     }
 
     /// What the receiver must be told, if anything.
-    pub(crate) fn poll_ask(&mut self) -> Option<Ask> {
+    pub(crate) fn poll_ask(&mut self) -> Option<SenderNotice> {
         if self.unused > 0 {
-            return Some(Ask::Unused { bytes: std::mem::take(&mut self.unused) });
+            return Some(SenderNotice::Unused { bytes: std::mem::take(&mut self.unused) });
         }
         if std::mem::take(&mut self.withdrawn) {
-            return Some(Ask::Withdraw);
+            return Some(SenderNotice::Withdraw);
         }
         let len = data_len(self.first()?)?;
         if self.asked || cost(len) <= self.credit {
@@ -76,7 +76,7 @@ impl Outflow {
         let upto = self.sent + cost(len);
         self.wants = self.wants.saturating_add(1);
         self.wants_upto = self.wants_upto.max(upto);
-        Some(Ask::Want { upto, len })
+        Some(SenderNotice::Want { upto, len })
     }
 
     /// The receiver says something. What the first frame needs and can never have, if that was
@@ -85,9 +85,9 @@ impl Outflow {
     /// # Errors
     ///
     /// If it refuses what nobody asked for.
-    pub(crate) fn hear(&mut self, tell: Tell) -> Result<Option<NeverFits>, &'static str> {
+    pub(crate) fn hear(&mut self, tell: ReceiverNotice) -> Result<Option<NeverFits>, &'static str> {
         match tell {
-            Tell::Grant { bytes } => {
+            ReceiverNotice::Grant { bytes } => {
                 self.credit = self.credit.saturating_add(bytes);
                 // What is refused is refused before anything is granted that would do for it.
                 if self.sent.saturating_add(self.credit) >= self.wants_upto {
@@ -95,7 +95,7 @@ impl Outflow {
                 }
                 Ok(None)
             }
-            Tell::Refuse { upto, most } => {
+            ReceiverNotice::Refuse { upto, most } => {
                 self.wants = self.wants.checked_sub(1).ok_or(NOT_ASKED)?;
                 let bytes = self.first().map_or(0, price);
                 // Otherwise that frame was given up meanwhile.
@@ -103,7 +103,7 @@ impl Outflow {
                 self.asked &= !is_first;
                 Ok(is_first.then_some(NeverFits { bytes, most }))
             }
-            Tell::Recall { keep } => {
+            ReceiverNotice::Recall { keep } => {
                 self.recall(keep);
                 Ok(None)
             }
@@ -172,8 +172,8 @@ impl Outflow {
 /// The bytes of a frame that its receiver needs memory for. The end of a channel, and of a message
 /// that is no more, are free: there is at most one for each, and it takes the place of what it ends.
 fn data_len(frame: &Descriptor) -> Option<u64> {
-    let head = Head::from_bits(frame.tag()).expect("of this side");
-    let is_free = matches!(head.kind, Kind::Abort | Kind::End);
+    let head = FrameHead::from_bits(frame.tag()).expect("of this side");
+    let is_free = matches!(head.kind, FrameKind::Abort | FrameKind::End);
     (!is_free).then(|| frame.len() - u64::from(head.words) * 8)
 }
 
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     fn bulk(len: usize) -> Descriptor {
-        Descriptor::new(vec![0_u8; len]).with_tag(Head::of(Kind::Bulk, 0).to_bits())
+        Descriptor::new(vec![0_u8; len]).with_tag(FrameHead::of(FrameKind::Bulk, 0).to_bits())
     }
 
     #[test]
@@ -196,29 +196,33 @@ mod tests {
         let mut flow = Outflow::new(1000);
         flow.push(bulk(100_000));
         let upto = cost(100_000);
-        assert_eq!(flow.poll_ask(), Some(Ask::Want { upto, len: 100_000 }));
+        assert_eq!(flow.poll_ask(), Some(SenderNotice::Want { upto, len: 100_000 }));
         assert!(flow.give_up().is_some());
         flow.push(bulk(5_000));
-        assert_eq!(flow.poll_ask(), Some(Ask::Withdraw));
-        assert_eq!(flow.poll_ask(), Some(Ask::Want { upto: cost(5_000), len: 5_000 }));
-        assert_eq!(flow.hear(Tell::Refuse { upto, most: 9_000 }), Ok(None));
-        assert_eq!(flow.hear(Tell::Grant { bytes: upto }), Ok(None));
+        assert_eq!(flow.poll_ask(), Some(SenderNotice::Withdraw));
+        assert_eq!(flow.poll_ask(), Some(SenderNotice::Want { upto: cost(5_000), len: 5_000 }));
+        assert_eq!(flow.hear(ReceiverNotice::Refuse { upto, most: 9_000 }), Ok(None));
+        assert_eq!(flow.hear(ReceiverNotice::Grant { bytes: upto }), Ok(None));
         assert_eq!(flow.poll_frame().map(|frame| frame.len()), Some(5_000));
-        assert_eq!(flow.hear(Tell::Refuse { upto, most: 9_000 }), Err(NOT_ASKED), "it was granted");
+        assert_eq!(
+            flow.hear(ReceiverNotice::Refuse { upto, most: 9_000 }),
+            Err(NOT_ASKED),
+            "it was granted"
+        );
     }
 
     #[test]
     fn who_waits_for_more_gives_back_what_it_has_and_asks_again() {
         let mut flow = Outflow::new(1000);
         flow.push(bulk(5_000));
-        let want = Ask::Want { upto: cost(5_000), len: 5_000 };
+        let want = SenderNotice::Want { upto: cost(5_000), len: 5_000 };
         assert_eq!(flow.poll_ask(), Some(want));
-        assert_eq!(flow.hear(Tell::Recall { keep: 300 }), Ok(None));
-        assert_eq!(flow.poll_ask(), Some(Ask::Unused { bytes: 700 }));
+        assert_eq!(flow.hear(ReceiverNotice::Recall { keep: 300 }), Ok(None));
+        assert_eq!(flow.poll_ask(), Some(SenderNotice::Unused { bytes: 700 }));
         assert_eq!(flow.poll_ask(), Some(want));
-        assert_eq!(flow.hear(Tell::Grant { bytes: cost(5_000) - 300 }), Ok(None));
+        assert_eq!(flow.hear(ReceiverNotice::Grant { bytes: cost(5_000) - 300 }), Ok(None));
         assert!(flow.is_ready());
-        assert_eq!(flow.hear(Tell::Recall { keep: 0 }), Ok(None), "it is needed");
+        assert_eq!(flow.hear(ReceiverNotice::Recall { keep: 0 }), Ok(None), "it is needed");
         assert_eq!((flow.poll_ask(), flow.is_ready()), (None, true));
     }
 }

@@ -13,14 +13,14 @@ const MIB: u64 = 1 << 20;
 
 /// A budget and what its flows must hold, told by what it said.
 struct Ledger {
-    budget: Budget,
+    budget: FlowBudget,
     flows: Vec<(FlowId, u64)>,
     peers: Vec<(FlowId, PeerId)>,
 }
 
 impl Ledger {
     fn new(terms: FlowTerms) -> Self {
-        Self { budget: Budget::new(terms), flows: Vec::new(), peers: Vec::new() }
+        Self { budget: FlowBudget::new(terms), flows: Vec::new(), peers: Vec::new() }
     }
 
     fn open(&mut self) -> Option<usize> {
@@ -268,7 +268,7 @@ fn nobody_is_let_in_without_the_guarantee() {
         ledger.open().unwrap();
     }
     let refused = ledger.budget.open(PeerId(1));
-    assert_eq!(refused, Err(NoRoom { flows: 64, bytes: MIB, peers: 0, share: 0 }));
+    assert_eq!(refused, Err(FlowNoRoom { flows: 64, bytes: MIB, peers: 0, share: 0 }));
     ledger.taken(5, 16 * KIB, false);
     assert_eq!(ledger.flows[5].1, 16 * KIB, "it is granted again, whatever others hold");
     ledger.close(0);
@@ -345,7 +345,7 @@ fn checks_find_planted_faults() {
 
 #[test]
 fn cost_is_the_memory_of_the_depot() {
-    let depot = Depot::default();
+    let depot = SizedPools::default();
     for len in [257, 512, 513, 4096, 100_000, 4 << 20, (4 << 20) + 1, 10_000_000] {
         let buf = depot.take(len).unwrap();
         assert_eq!(cost(len as u64) - FRAME_BYTES, buf.capacity() as u64, "{len} bytes");
@@ -356,7 +356,7 @@ fn cost_is_the_memory_of_the_depot() {
 
 #[test]
 fn a_depot_uses_again_what_came_back_and_gives_up_what_is_idle() {
-    let depot = Depot::default();
+    let depot = SizedPools::default();
     for _ in 0..1000 {
         drop((
             depot.take(100_000).unwrap(),
@@ -374,12 +374,12 @@ fn a_depot_uses_again_what_came_back_and_gives_up_what_is_idle() {
     drop(kept);
     depot.trim();
     depot.trim();
-    assert_eq!(depot.stats(), DepotStats::default());
+    assert_eq!(depot.stats(), SizedPoolStats::default());
 }
 
 #[test]
 fn several_threads_take_from_one_depot() {
-    let depot = Arc::new(Depot::default());
+    let depot = Arc::new(SizedPools::default());
     let work = |number: u8| {
         let depot = Arc::clone(&depot);
         move || {

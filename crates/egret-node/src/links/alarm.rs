@@ -1,4 +1,4 @@
-//! Alarms: tasks that are woken at a moment, by who drives the links.
+//! Alarms: tasks that are woken at a moment, by the thread that drives the links.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::task::Waker;
 use egret_net::rt::Instant;
 
 use super::Links;
-use super::behind::Sleeper;
-use super::state::State;
+use super::state::LinksState;
+use super::wakers::DeferredWaker;
 
 impl Links {
-    /// Has a task woken at a moment, by the thread or event loop that drives the links then, and that
-    /// sleeps no longer than until then. Links that nobody drives wake nobody.
+    /// Wakes a task at a moment. The thread or event loop that drives the links then wakes the task,
+    /// and sleeps no longer than until that moment. Links that no thread drives wake no task.
     ///
     /// ```
     /// # use std::future::poll_fn;
@@ -43,7 +43,7 @@ impl Links {
     }
 }
 
-/// An alarm that was set by [`Links::alarm`]; dropped, it does not ring.
+/// An alarm that was set by [`Links::alarm`], which has an example. A dropped alarm does not ring.
 #[must_use = "dropped, it does not ring"]
 pub struct Alarm {
     links: Links,
@@ -51,8 +51,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Wakes another task instead, unless it has rung. Whether it has not: one that has rung wakes
-    /// nobody any more.
+    /// Wakes another task instead. Returns false if the alarm has rung: it wakes no task any more
+    /// then.
     #[must_use]
     pub fn set_waker(&self, waker: &Waker) -> bool {
         self.links.core.state.with(|state| state.alarms.set_waker(self.key, waker))
@@ -71,8 +71,8 @@ impl fmt::Debug for Alarm {
     }
 }
 
-impl State {
-    /// Wakes the tasks whose moment has come.
+impl LinksState {
+    /// Wakes the tasks whose alarms are due.
     pub(super) fn ring_alarms(&mut self) {
         if self.alarms.is_set() {
             self.alarms.ring(self.fixed.nic.now());
@@ -80,29 +80,30 @@ impl State {
     }
 }
 
-/// When an alarm rings, and which of that moment it is.
+/// When an alarm rings, and its number, which orders alarms of the same moment.
 type AlarmKey = (Instant, u64);
 
 /// The alarms of the links of a nic: a state machine.
 #[derive(Debug, Default)]
-pub(crate) struct Alarms {
-    set: BTreeMap<AlarmKey, Sleeper>,
+pub(crate) struct AlarmQueue {
+    set: BTreeMap<AlarmKey, DeferredWaker>,
     /// How many were set so far.
     count: u64,
-    /// The moment that drivers were told last. Nobody who sleeps does so for longer: a driver is told
-    /// when it looks, and woken by an alarm that is sooner.
+    /// The moment that was last returned to a driver, which sleeps no longer than until then. An alarm
+    /// that is set to an earlier moment wakes the driver.
     told: Option<Instant>,
-    /// How many drivers are told a moment at which no alarm rings any more, before they are told
-    /// nothing: calls that are awaited one after the other would wake the driver once each.
+    /// How often that moment is returned to drivers after the last alarm was removed, before they are
+    /// told that there is none: else each of many calls that are awaited one after the other would
+    /// wake the driver.
     repeats: u32,
 }
 
-impl Alarms {
-    /// Sets one. Whether drivers are to be woken, because they would sleep for longer.
+impl AlarmQueue {
+    /// Sets an alarm. Also returns whether drivers must be woken, because they would sleep for longer.
     pub(super) fn set(&mut self, at: Instant, waker: &Waker) -> (AlarmKey, bool) {
         let key = (at, self.count);
         self.count += 1;
-        self.set.insert(key, Sleeper::of(waker));
+        self.set.insert(key, DeferredWaker::of(waker));
         self.repeats = REPEATS_MAX;
         let is_unheard = self.told.is_none_or(|told| at < told);
         if is_unheard {
@@ -114,7 +115,7 @@ impl Alarms {
     fn set_waker(&mut self, key: AlarmKey, waker: &Waker) -> bool {
         let Some(known) = self.set.get_mut(&key) else { return false };
         if !known.is(waker) {
-            *known = Sleeper::of(waker);
+            *known = DeferredWaker::of(waker);
         }
         true
     }
@@ -123,7 +124,7 @@ impl Alarms {
         self.set.remove(&key);
     }
 
-    /// Whether there are any.
+    /// Whether an alarm is set.
     #[inline]
     pub(super) fn is_set(&self) -> bool {
         !self.set.is_empty()
@@ -133,7 +134,7 @@ impl Alarms {
         self.set.len()
     }
 
-    /// Whether a driver is to be told something.
+    /// Whether drivers are returned a moment.
     #[inline]
     pub(super) const fn is_told(&self) -> bool {
         self.told.is_some()
@@ -149,7 +150,8 @@ impl Alarms {
         self.told
     }
 
-    /// Wakes those whose moment has come; of many some, and the next moment has passed then.
+    /// Wakes the tasks whose moment has come, at most [`RINGS_MAX`] of them. If there are more, the next
+    /// moment has passed already.
     fn ring(&mut self, now: Instant) {
         for _ in 0..RINGS_MAX {
             match self.set.first_entry() {
@@ -160,7 +162,7 @@ impl Alarms {
     }
 }
 
-/// See [`Alarms::repeats`]: more often than a driver looks between two calls.
+/// See [`AlarmQueue::repeats`]; above the number of times that a driver asks between two calls.
 const REPEATS_MAX: u32 = 16;
 /// Alarms that ring under one entry of the lock.
 const RINGS_MAX: usize = 256;
@@ -192,7 +194,7 @@ mod tests {
 
     #[test]
     fn alarms_ring_in_their_order_and_not_before() {
-        let mut alarms = Alarms::default();
+        let mut alarms = AlarmQueue::default();
         let all = [(); 4].map(|()| rings());
         for (when, (_, waker)) in [30, 10, 20, 10].into_iter().zip(&all) {
             _ = alarms.set(at(when), waker);
@@ -213,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_alarm_that_is_removed_or_given_to_another_wakes_nobody_else() {
-        let mut alarms = Alarms::default();
+        let mut alarms = AlarmQueue::default();
         let [(a, wakes_a), (b, wakes_b)] = [(); 2].map(|()| rings());
         let (removed, _) = alarms.set(at(1), &wakes_a);
         let (given, _) = alarms.set(at(1), &wakes_a);
@@ -229,9 +231,9 @@ mod tests {
 
     #[test]
     fn a_driver_is_woken_if_it_would_sleep_for_too_long() {
-        let mut alarms = Alarms::default();
+        let mut alarms = AlarmQueue::default();
         let (_, waker) = rings();
-        let set = |alarms: &mut Alarms, ms| alarms.set(at(ms), &waker);
+        let set = |alarms: &mut AlarmQueue, ms| alarms.set(at(ms), &waker);
         assert_eq!(alarms.next(), None);
         let (first, is_unheard) = set(&mut alarms, 50);
         assert!(is_unheard, "it sleeps without an end");
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn calls_one_after_the_other_do_not_wake_the_driver() {
-        let mut alarms = Alarms::default();
+        let mut alarms = AlarmQueue::default();
         let (_, waker) = rings();
         let mut woken = 0;
         for call in 0..1_000 {
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn ten_thousand_ring_in_turns() {
-        let mut alarms = Alarms::default();
+        let mut alarms = AlarmQueue::default();
         let (rings, waker) = rings();
         let keys: Vec<_> = (0..10_000).map(|n| alarms.set(at(n % 100), &waker).0).collect();
         keys.iter().step_by(2).for_each(|key| alarms.remove(*key));

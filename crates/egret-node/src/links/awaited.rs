@@ -18,10 +18,11 @@ use crate::am::in_handler;
 /// assert!(Awaited::here(7, 1).is_none(), "no future is polled by `block_on`");
 /// assert!(!Awaited::has(7));
 /// ```
+#[doc(hidden)]
 #[derive(Debug)]
 #[must_use = "dropped, the call is not awaited"]
 pub struct Awaited {
-    by: Arc<Chains>,
+    by: Arc<AwaitedChains>,
     call: (u64, u64),
 }
 
@@ -42,7 +43,7 @@ impl Awaited {
     /// Whether the calling thread polls the future that awaits the call.
     #[must_use]
     pub fn is_here(&self) -> bool {
-        let is_own = |run: &Arc<Chains>| Arc::ptr_eq(run, &self.by);
+        let is_own = |run: &Arc<AwaitedChains>| Arc::ptr_eq(run, &self.by);
         POLLS.get() == DEPTH.get() && innermost(is_own).unwrap_or(false)
     }
 
@@ -69,16 +70,16 @@ impl Drop for Awaited {
 
 /// What one future awaits.
 #[derive(Debug, Default)]
-struct Chains(Mutex<Calls>);
+struct AwaitedChains(Mutex<AwaitedCalls>);
 
 /// Chains and numbers of calls. One alone, as mostly, is not allocated for.
 #[derive(Debug, Default)]
-struct Calls {
+struct AwaitedCalls {
     one: Option<(u64, u64)>,
     more: BTreeSet<(u64, u64)>,
 }
 
-impl Calls {
+impl AwaitedCalls {
     fn add(&mut self, call: (u64, u64)) {
         match self.one {
             None => self.one = Some(call),
@@ -101,9 +102,9 @@ impl Calls {
 }
 
 /// The calling thread runs a future, until this is dropped.
-pub(super) struct Runs;
+pub(super) struct FutureRun;
 
-impl Runs {
+impl FutureRun {
     pub(super) fn begin() -> Self {
         let outer = DEPTH.get();
         DEPTH.set(outer + 1);
@@ -124,33 +125,33 @@ impl Runs {
     /// The thread polls the future in `body`, and drives outside of it.
     #[inline]
     pub(super) fn poll<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _before = Before(POLLS.replace(DEPTH.get()));
+        let _before = RestorePolled(POLLS.replace(DEPTH.get()));
         body()
     }
 }
 
-impl Drop for Runs {
+impl Drop for FutureRun {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
 }
 
 /// Does something with what the innermost future awaits, if the thread runs one.
-fn innermost<R>(body: impl FnOnce(&Arc<Chains>) -> R) -> Option<R> {
+fn innermost<R>(body: impl FnOnce(&Arc<AwaitedChains>) -> R) -> Option<R> {
     let at = DEPTH.get().checked_sub(1)?;
     RUNS.with_borrow(|runs| runs.get(at as usize).map(body))
 }
 
 /// Runs `body`, in which the calling thread polls for others.
 pub(super) fn for_others<R>(body: impl FnOnce() -> R) -> R {
-    let _before = Before(POLLS.replace(0));
+    let _before = RestorePolled(POLLS.replace(0));
     body()
 }
 
 /// Says again what was polled before.
-struct Before(u32);
+struct RestorePolled(u32);
 
-impl Drop for Before {
+impl Drop for RestorePolled {
     #[inline]
     fn drop(&mut self) {
         POLLS.set(self.0);
@@ -159,7 +160,7 @@ impl Drop for Before {
 
 thread_local! {
     /// What the futures await that the thread runs, each inside the one before; and what one awaited that is over.
-    static RUNS: RefCell<Vec<Arc<Chains>>> = const { RefCell::new(Vec::new()) };
+    static RUNS: RefCell<Vec<Arc<AwaitedChains>>> = const { RefCell::new(Vec::new()) };
     /// How many there are.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// How many there were when the thread began to poll the one that it polls just now; 0 if none.
@@ -174,14 +175,14 @@ mod tests {
 
     #[test]
     fn a_call_is_awaited_by_the_innermost_future_that_has_polled_it() {
-        let outer = Runs::begin();
+        let outer = FutureRun::begin();
         assert!(Awaited::here(1, 1).is_none(), "it drives");
         let (first, second) = outer.poll(|| (Awaited::here(1, 1), Awaited::here(1, 2)));
         assert!(Awaited::has(1) && !Awaited::has(2));
         drop(first);
         assert!(Awaited::has(1), "the second is of the same chain");
         outer.poll(|| {
-            let inner = Runs::begin();
+            let inner = FutureRun::begin();
             assert!(!Awaited::has(1), "another future waits");
             let third = inner.poll(|| Awaited::here(2, 3)).expect("it is polled");
             assert!(inner.poll(|| third.is_here()));
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_call_that_goes_to_another_thread_is_given_up_there() {
-        let runs = Runs::begin();
+        let runs = FutureRun::begin();
         let awaited = runs.poll(|| Awaited::here(5, 6)).expect("it is polled");
         let many = runs.poll(|| (0..100).map(|n| Awaited::here(5 + n % 7, n)).collect::<Vec<_>>());
         let other = rt::spawn("other", move || {

@@ -13,14 +13,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use egret_net::rt::{self, Thread};
-use egret_net::sync::{Begun, Employed, Mutex, Order, Roster};
+use egret_net::sync::{DutyTask, Employment, Mutex, Roster, RosterOrder};
 
-use super::core::Core;
-use crate::am::{Server, Serving, go_outside, server, to_end};
+use super::core::LinksCore;
+use crate::am::{DrivingScope, DrivingThread, go_outside, server, to_end};
 
 /// The threads in the background.
 #[derive(Debug, Default)]
-pub(crate) struct Crew {
+pub(crate) struct BackgroundThreads {
     /// Of the links, in this process.
     number: u32,
     roster: Roster<Thread>,
@@ -38,34 +38,35 @@ pub(crate) struct Crew {
 struct Errand(Box<dyn FnOnce() + Send>);
 
 /// Starts the first. It ends soon after the last handle to the links is gone.
-pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
+pub(super) fn start(core: &Arc<LinksCore>) -> std::io::Result<()> {
     core.crew.employ(core).map(drop)
 }
 
-impl Crew {
+impl BackgroundThreads {
     pub(super) fn new(number: u32) -> Self {
         Self { number, ..Self::default() }
     }
 
     /// Has a thread more, if that is needed and may be; whether there is one.
-    fn employ(self: &Arc<Self>, core: &Arc<Core>) -> std::io::Result<bool> {
+    fn employ(self: &Arc<Self>, core: &Arc<LinksCore>) -> std::io::Result<bool> {
         match self.roster.employ() {
-            Employed::Before => return Ok(true),
-            Employed::Nobody => return Ok(false),
-            Employed::One => {}
+            Employment::Present => return Ok(true),
+            Employment::Full => return Ok(false),
+            Employment::Start => {}
         }
         let (crew, core) = (Arc::clone(self), Arc::downgrade(core));
         let started = rt::spawn("egret links", move || crew.work(&core));
-        started.inspect_err(|_| self.roster.miss()).map(|_| true)
+        started.inspect_err(|_| self.roster.start_failed()).map(|_| true)
     }
 
-    fn work(self: &Arc<Self>, core: &Weak<Core>) {
+    fn work(self: &Arc<Self>, core: &Weak<LinksCore>) {
         let me = rt::current();
-        let (mut order, mut is_late) = (self.roster.come(&me, rt::now()), false);
+        let (mut order, mut is_late) = (self.roster.started(&me, rt::now()), false);
         loop {
             match order {
-                Order::Drive => {
-                    let on_duty = Serving::new(Server::OnDuty, self.number, Weak::clone(core));
+                RosterOrder::Drive => {
+                    let on_duty =
+                        DrivingScope::new(DrivingThread::OnDuty, self.number, Weak::clone(core));
                     let is_relieved = be_on_duty(self, core, is_late);
                     drop(on_duty);
                     if !is_relieved {
@@ -74,11 +75,11 @@ impl Crew {
                     }
                     order = self.roster.report(&me, rt::now());
                 }
-                Order::Park(until) => {
+                RosterOrder::Park(until) => {
                     rt::park(until);
                     order = self.roster.look(&me, rt::now());
                 }
-                Order::End => return,
+                RosterOrder::End => return,
             }
             is_late = true;
         }
@@ -86,28 +87,28 @@ impl Crew {
 
     /// Sees to it that somebody stands by. Whether there is such a thread.
     #[inline]
-    pub(crate) fn has_standby(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+    pub(crate) fn has_standby(self: &Arc<Self>, core: &Arc<LinksCore>) -> bool {
         self.roster.has_standby() || self.find_standby(core)
     }
 
     #[cold]
-    fn find_standby(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+    fn find_standby(self: &Arc<Self>, core: &Arc<LinksCore>) -> bool {
         self.employ(core).unwrap_or(false)
     }
 
     /// The thread on duty goes outside of a handler.
     #[inline]
-    pub(crate) fn begin(&self) -> Begun {
+    pub(crate) fn begin(&self) -> DutyTask {
         let begun = self.roster.begin();
-        if begun.calls {
-            self.roster.call().iter().for_each(Thread::unpark);
+        if begun.wakes_standby {
+            self.roster.call_standby().iter().for_each(Thread::unpark);
         }
         begun
     }
 
     /// The thread is back. Whether it is still on duty.
     #[inline]
-    pub(crate) fn end(&self, begun: Begun) -> bool {
+    pub(crate) fn end(&self, begun: DutyTask) -> bool {
         self.roster.end(begun)
     }
 
@@ -118,11 +119,11 @@ impl Crew {
     }
 
     /// Whether the thread on duty is there, has no errand, and another stands by.
-    pub(crate) fn is_at_hand(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+    pub(crate) fn is_at_hand(self: &Arc<Self>, core: &Arc<LinksCore>) -> bool {
         !self.has_errands() && self.roster.is_at_hand() && self.has_standby(core)
     }
 
-    /// Has an errand done, by the thread on duty when it is [called](Core::call_background) or by the
+    /// Has an errand done, by the thread on duty when it is [called](LinksCore::call_background) or by the
     /// one that takes over. An errand that nobody does is dropped.
     pub(crate) fn leave_errand(&self, errand: impl FnOnce() + Send + 'static) {
         let mut errands = self.errands.lock();
@@ -151,7 +152,7 @@ impl Crew {
 
     /// Does what is to be done for others, until the standby has taken over: whether it has. An errand
     /// for which nobody stands by is dropped.
-    fn do_errands(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+    fn do_errands(self: &Arc<Self>, core: &Arc<LinksCore>) -> bool {
         while self.has_errands()
             && let Some(Errand(errand)) = self.next_errand()
         {
@@ -160,7 +161,7 @@ impl Crew {
                 continue;
             }
             go_outside(core, || to_end(errand));
-            if server().0 != Server::OnDuty {
+            if server().0 != DrivingThread::OnDuty {
                 return true;
             }
         }
@@ -205,10 +206,10 @@ impl fmt::Debug for Errand {
 }
 
 /// A thread that may have had the role, and left it. Dropped, also by a panic, it has the background
-/// go on that [rests](Core::call_rested).
-pub(super) struct Leaves<'a>(pub(super) &'a Core);
+/// go on that [rests](LinksCore::call_rested).
+pub(super) struct RoleExit<'a>(pub(super) &'a LinksCore);
 
-impl Drop for Leaves<'_> {
+impl Drop for RoleExit<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.call_rested();
@@ -216,20 +217,20 @@ impl Drop for Leaves<'_> {
 }
 
 /// The links, of a thread that works for them.
-struct Held<'a> {
-    core: Arc<Core>,
-    crew: &'a Crew,
+struct WorkerHold<'a> {
+    core: Arc<LinksCore>,
+    crew: &'a BackgroundThreads,
 }
 
-impl<'a> Held<'a> {
-    fn new(core: &Weak<Core>, crew: &'a Crew) -> Option<Self> {
+impl<'a> WorkerHold<'a> {
+    fn new(core: &Weak<LinksCore>, crew: &'a BackgroundThreads) -> Option<Self> {
         let core = core.upgrade()?;
         crew.holders.fetch_add(1, Ordering::Relaxed);
         Some(Self { core, crew })
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for WorkerHold<'_> {
     fn drop(&mut self) {
         self.crew.holders.fetch_sub(1, Ordering::Relaxed);
     }
@@ -237,10 +238,10 @@ impl Drop for Held<'_> {
 
 /// Drives while nobody else does: at first at once, if somebody should have before. Until the
 /// links are gone, or the standby has taken over: whether that is so.
-fn be_on_duty(crew: &Arc<Crew>, core: &Weak<Core>, mut is_late: bool) -> bool {
+fn be_on_duty(crew: &Arc<BackgroundThreads>, core: &Weak<LinksCore>, mut is_late: bool) -> bool {
     let (mut turns, mut trimmed) = (None, rt::now());
     loop {
-        let Some(held) = Held::new(core, crew) else { return false };
+        let Some(held) = WorkerHold::new(core, crew) else { return false };
         let core = &held.core;
         if core.is_forsaken() {
             return false;
@@ -249,17 +250,17 @@ fn be_on_duty(crew: &Arc<Crew>, core: &Weak<Core>, mut is_late: bool) -> bool {
             core.flush();
             is_late = true;
         }
-        if server().0 == Server::OnDuty && crew.do_errands(core) {
+        if server().0 == DrivingThread::OnDuty && crew.do_errands(core) {
             return true;
         }
-        if crew.has_loop() && server().0 == Server::OnDuty {
+        if crew.has_loop() && server().0 == DrivingThread::OnDuty {
             (turns, is_late) = (None, false);
             drop(held);
             rt::park(None);
             continue;
         }
-        let before = turns.replace(core.baton.turns());
-        if server().0 == Server::OnDuty && before != turns && !std::mem::take(&mut is_late) {
+        let before = turns.replace(core.driving_role.uses());
+        if server().0 == DrivingThread::OnDuty && before != turns && !std::mem::take(&mut is_late) {
             drop(held);
             rt::park(Some(rt::now() + QUIET));
             continue;
@@ -267,18 +268,18 @@ fn be_on_duty(crew: &Arc<Crew>, core: &Weak<Core>, mut is_late: bool) -> bool {
         // Said before it is asked whose the role is: who has it then sees this when it leaves.
         core.rests.store(true, Ordering::Release);
         let until = core.nic.now() + LOOK;
-        let is_taken = server().0 == Server::OnDuty && !core.drive_behind(until);
+        let is_taken = server().0 == DrivingThread::OnDuty && !core.drive_behind(until);
         // What is used now and then, and between two waits of the program, stays.
         if rt::now() - trimmed >= TRIM {
             core.depot.trim();
             trimmed = rt::now();
         }
-        if server().0 != Server::OnDuty {
+        if server().0 != DrivingThread::OnDuty {
             return true;
         }
         // Who was asked to leave gives way for a moment. Else who comes from now on is seen.
         let stays = is_taken || core.nic.now() >= until;
-        turns = stays.then(|| core.baton.turns());
+        turns = stays.then(|| core.driving_role.uses());
         if is_taken {
             // Who has the role waits, and long. It calls when it leaves.
             drop(held);

@@ -11,8 +11,8 @@ use egret_net::sync::Mutex;
 use egret_net::vi::Nic;
 
 use super::Links;
-use super::awaited::Runs;
-use super::clock::Clock;
+use super::awaited::FutureRun;
+use super::clock::DeadlineClock;
 
 impl Links {
     /// Runs a future to its end, on the calling thread, which drives the links meanwhile as one
@@ -49,15 +49,15 @@ impl Links {
         future: F,
         deadline: impl Into<Deadline>,
     ) -> Option<F::Output> {
-        let woken = Arc::new(Woken {
+        let woken = Arc::new(FutureWaker {
             is_set: AtomicBool::new(false),
             seat: Mutex::default(),
             nic: self.core.nic.clone(),
         });
         let waker = Waker::from(Arc::clone(&woken));
         let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
-        let mut clock = Clock::of(deadline.into());
-        let runs = Runs::begin();
+        let mut clock = DeadlineClock::of(deadline.into());
+        let runs = FutureRun::begin();
         let output = loop {
             if let Poll::Ready(output) = runs.poll(|| future.as_mut().poll(&mut context)) {
                 break Some(output);
@@ -73,14 +73,14 @@ impl Links {
 }
 
 /// Says that a future is to be polled.
-struct Woken {
+struct FutureWaker {
     is_set: AtomicBool,
     /// Where that thread sits, if another drives.
     seat: Mutex<Option<Waker>>,
     nic: Nic,
 }
 
-impl Woken {
+impl FutureWaker {
     /// Whether it was said; if not, the waker of a seat is kept.
     #[inline]
     fn take(&self, seat: Option<&Waker>) -> Option<()> {
@@ -92,7 +92,7 @@ impl Woken {
     }
 }
 
-impl Wake for Woken {
+impl Wake for FutureWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

@@ -1,17 +1,17 @@
-//! How long a wait lasts.
+//! The clock of waits with a deadline.
 
 use egret_net::rt::{Deadline, Instant};
 use egret_net::vi::Nic;
 
-use super::core::Stopped;
+use super::core::WaitStopped;
 
-/// How long a wait, or several behind each other, may last. It asks the time when it must.
-pub(crate) struct Clock {
+/// How long a wait, or several waits one after the other, may last. Reads the time only when it must.
+pub(crate) struct DeadlineClock {
     deadline: Deadline,
     started: Option<Instant>,
 }
 
-impl Clock {
+impl DeadlineClock {
     #[inline]
     pub(crate) const fn of(deadline: Deadline) -> Self {
         Self { deadline, started: None }
@@ -29,7 +29,7 @@ impl Clock {
     /// # Errors
     ///
     /// If that has passed.
-    pub(crate) fn until(&mut self, nic: &Nic) -> Result<Option<Instant>, Stopped> {
+    pub(crate) fn until(&mut self, nic: &Nic) -> Result<Option<Instant>, WaitStopped> {
         if self.deadline == Deadline::UntilDead {
             return Ok(None);
         }
@@ -37,7 +37,7 @@ impl Clock {
         let started = *self.started.get_or_insert(now);
         let until = self.deadline.until_from(started);
         if until.is_some_and(|until| now >= until) {
-            return Err(Stopped::TimedOut { waited: now - started });
+            return Err(WaitStopped::TimedOut { waited: now - started });
         }
         Ok(until)
     }

@@ -7,37 +7,37 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use egret_net::rt;
-use egret_net::sync::Baton;
+use egret_net::sync::DrivingRole;
 use egret_net::vi::{CompletionQueue, Drain, Nic, Reliability, ViOptions};
 
-use super::background::Crew;
-use super::behind::Locked;
-use super::opening::Opening;
+use super::background::BackgroundThreads;
+use super::opening::LinkOpening;
 use super::options::LinksOptions;
-use super::path::Paths;
-use super::state::State;
-use crate::am::CallError;
-use crate::flow::Depot;
-use crate::link::OpenError;
+use super::path::PathTable;
+use super::state::LinksState;
+use super::wakers::StateLock;
+use crate::am::MessageError;
+use crate::flow::SizedPools;
+use crate::links::LinkError;
 
 /// What all handles to the links of a nic share.
-pub(crate) struct Core {
+pub(crate) struct LinksCore {
     pub(crate) nic: Nic,
     pub(crate) queue: CompletionQueue,
-    /// What takes the short frames of all links.
+    /// The drain of the short frames of all links.
     pub(crate) drain: Drain,
-    /// What takes the messages of all paths.
+    /// The drain of the messages of all paths.
     pub(super) path_drain: Drain,
-    pub(crate) state: Locked,
+    pub(crate) state: StateLock,
     /// Who drives.
-    pub(crate) baton: Baton,
-    /// The threads that drive when nobody else does.
-    pub(crate) crew: Arc<Crew>,
-    /// Whether they are to run handlers that are due.
+    pub(crate) driving_role: DrivingRole,
+    /// The background threads, which drive while no other thread does.
+    pub(crate) crew: Arc<BackgroundThreads>,
+    /// Whether the background threads are asked to run handlers that are due.
     pub(super) is_called: AtomicBool,
-    /// Whether they rest until who drives leaves.
+    /// Whether the background threads rest until the driver leaves its role.
     pub(super) rests: AtomicBool,
-    pub(crate) depot: Arc<Depot>,
+    pub(crate) depot: Arc<SizedPools>,
     /// Whether the nic need not make progress for what was sent: that leaves at once, or a thread in
     /// the background sees to it soon.
     pub(super) is_looked_after: bool,
@@ -47,55 +47,56 @@ pub(crate) struct Core {
     pub(crate) number: u32,
 }
 
-/// What stays as it is.
+/// The nic and the options of links, which do not change.
 #[derive(Debug, Clone)]
-pub(crate) struct Fixed {
+pub(crate) struct LinksSetup {
     pub(crate) nic: Nic,
     pub(crate) options: LinksOptions,
     /// Whether the program has said how many peers there may be.
     pub(crate) peers_set: bool,
     /// For connections.
     pub(crate) vi: ViOptions,
-    pub(crate) depot: Arc<Depot>,
+    pub(crate) depot: Arc<SizedPools>,
     /// Which life of this node it is.
     pub(crate) incarnation: u64,
     /// Of these links, in this process.
     pub(crate) number: u32,
 }
 
-impl Fixed {
+impl LinksSetup {
     /// Receives that each connection has posted.
     pub(crate) fn receives(&self) -> u32 {
         RECEIVES_MAX.min(self.nic.limits().queue_depth)
     }
 }
 
-impl Core {
-    pub(crate) fn open(nic: Nic, options: LinksOptions) -> Result<Arc<Self>, OpenError> {
+impl LinksCore {
+    pub(crate) fn open(nic: Nic, options: LinksOptions) -> Result<Arc<Self>, LinkError> {
         let (queue, drain) = (nic.completion_queue(usize::MAX / 2), nic.drain());
         let levels = [options.reliability, Reliability::Reception, Reliability::Delivery];
         let level = levels.into_iter().filter(|level| level.is_reliable());
         let level = level.into_iter().find(|level| nic.limits().offers(*level));
         let vi = ViOptions {
-            reliability: level.ok_or(OpenError::Unreliable)?,
+            reliability: level.ok_or(LinkError::Unreliable)?,
             send_queue: Some(queue.clone()),
             recv_queue: Some(queue.clone()),
             drain: Some(drain.clone()),
             ..ViOptions::default()
         };
-        let depot = Arc::new(Depot::default());
+        let depot = Arc::new(SizedPools::default());
         let incarnation = rt::random();
         let memory = Arc::clone(&depot);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let has_background = options.background && rt::has_background();
         let is_looked_after = drain.is_at_once() || has_background;
         let peers_set = options.peers_max != LinksOptions::default().peers_max;
-        let fixed = Fixed { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
-        let (opening, path_drain) = (Opening::new(&fixed)?, nic.drain());
-        let paths = Paths::new(&fixed, &path_drain)?;
-        let state = Locked::new(&nic, State::new(fixed, opening, paths));
-        let baton = state.role();
-        let (feeds, crew) = (AtomicU32::new(0), Arc::new(Crew::new(number)));
+        let fixed =
+            LinksSetup { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
+        let (opening, path_drain) = (LinkOpening::new(&fixed)?, nic.drain());
+        let paths = PathTable::new(&fixed, &path_drain)?;
+        let state = StateLock::new(&nic, LinksState::new(fixed, opening, paths));
+        let driving_role = state.role();
+        let (feeds, crew) = (AtomicU32::new(0), Arc::new(BackgroundThreads::new(number)));
         let [is_called, rests] = [false, false].map(AtomicBool::new);
         Ok(Arc::new(Self {
             nic,
@@ -103,7 +104,7 @@ impl Core {
             drain,
             path_drain,
             state,
-            baton,
+            driving_role,
             crew,
             is_called,
             rests,
@@ -121,45 +122,45 @@ impl Core {
         }
     }
 
-    /// Whether nobody has the links but the threads that work for them.
+    /// Whether only background threads still refer to the links.
     pub(super) fn is_forsaken(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) <= self.crew.holders()
     }
 }
 
-impl Drop for Core {
+impl Drop for LinksCore {
     fn drop(&mut self) {
         self.crew.close();
     }
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for LinksCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Links").field("host", &self.nic.host()).finish_non_exhaustive()
     }
 }
 
-/// Why a wait ended without what it was for.
+/// Why a wait ended without success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stopped {
+pub(crate) enum WaitStopped {
     TimedOut { waited: Duration },
     InHandler,
 }
 
-impl From<Stopped> for CallError {
-    fn from(stopped: Stopped) -> Self {
+impl From<WaitStopped> for MessageError {
+    fn from(stopped: WaitStopped) -> Self {
         match stopped {
-            Stopped::TimedOut { waited } => Self::TimedOut { waited },
-            Stopped::InHandler => Self::InHandler,
+            WaitStopped::TimedOut { waited } => Self::TimedOut { waited },
+            WaitStopped::InHandler => Self::InHandler,
         }
     }
 }
 
-/// Says that something has happened that is to be looked at.
+/// A flag that a waker raises.
 #[derive(Debug, Default)]
-pub(crate) struct Flag(AtomicBool);
+pub(crate) struct WakeFlag(AtomicBool);
 
-impl Flag {
+impl WakeFlag {
     pub(crate) fn raised() -> Arc<Self> {
         Arc::new(Self(AtomicBool::new(true)))
     }
@@ -181,7 +182,7 @@ impl Flag {
     }
 }
 
-impl Wake for Flag {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Release);
     }

@@ -10,19 +10,19 @@ use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
-use egret_net::sync::{Entered, Ground, Seat, Turn, Waited};
-use egret_net::vi::{Arming, Seen};
+use egret_net::sync::{DriverKind, RoleAttempt, RoleGuard, RoleWait, RoleWaiter};
+use egret_net::vi::{Arming, EventCount};
 
-use super::background::Leaves;
-use super::behind::wakes;
-use super::clock::Clock;
-use super::core::{Core, Stopped};
-use super::later::is_later;
-use super::state::State;
+use super::background::RoleExit;
+use super::clock::DeadlineClock;
+use super::core::{LinksCore, WaitStopped};
+use super::deferred::is_later;
+use super::state::LinksState;
+use super::wakers::wakes;
 use crate::am::fault::{Fault, planted};
-use crate::am::{Server, Serving, Upcall, in_handler, run_jobs, server};
+use crate::am::{DrivingScope, DrivingThread, Upcall, in_handler, run_jobs, server};
 
-impl Core {
+impl LinksCore {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
     /// for the deadline. What `ready` is given a waker it is to keep, for who brings what
     /// it waits for.
@@ -30,22 +30,22 @@ impl Core {
     pub(crate) fn wait<T>(
         self: &Arc<Self>,
         deadline: Deadline,
-        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Result<T, Stopped> {
-        self.wait_by(&mut Clock::of(deadline), &mut ready)
+        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> Result<T, WaitStopped> {
+        self.wait_by(&mut DeadlineClock::of(deadline), &mut ready)
     }
 
     /// Like [`wait`](Self::wait), for what is left of a clock's time.
     #[inline]
     pub(crate) fn wait_by<T>(
         self: &Arc<Self>,
-        clock: &mut Clock,
-        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Result<T, Stopped> {
-        let leaves = Leaves(self);
+        clock: &mut DeadlineClock,
+        ready: &mut impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> Result<T, WaitStopped> {
+        let leaves = RoleExit(self);
         let (ended, due) = self.drive_until(clock, ready);
         drop(leaves);
-        if due == Due::Nothing {
+        if due == HandlersDue::Nothing {
             self.poll_if_due();
         } else {
             self.hand_over(due);
@@ -61,12 +61,12 @@ impl Core {
     #[inline]
     pub(super) fn drive_until<T>(
         self: &Arc<Self>,
-        clock: &mut Clock,
-        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> (Result<T, Stopped>, Due) {
+        clock: &mut DeadlineClock,
+        ready: &mut impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> (Result<T, WaitStopped>, HandlersDue) {
         if in_handler() {
             let found = self.state.with(|state| ready(state, None));
-            return (found.ok_or(Stopped::InHandler), Due::Nothing);
+            return (found.ok_or(WaitStopped::InHandler), HandlersDue::Nothing);
         }
         let (mut role, mut spin) = (None, None);
         loop {
@@ -74,22 +74,22 @@ impl Core {
             let mut next_holder = None;
             let step = self.state.with(|state| {
                 let step = self.next_step(state, &mut role, ready);
-                if !matches!(step, Step::Idle { .. }) {
-                    next_holder = role.take().and_then(Turn::hand);
+                if !matches!(step, DriveStep::Idle { .. }) {
+                    next_holder = role.take().and_then(RoleGuard::hand_on);
                 }
                 step
             });
             drop(next_holder);
             match step {
-                Step::Found(found, due) => return (Ok(found), due),
-                Step::Run(job) => {
+                DriveStep::Found(found, due) => return (Ok(found), due),
+                DriveStep::Run(job) => {
                     self.call_rested();
                     spin = None;
                     if let Some(ended) = self.serve(job, clock, ready) {
                         return ended;
                     }
                 }
-                Step::Idle { fed, next } => {
+                DriveStep::Idle { fed, next } => {
                     let spin = spin.get_or_insert_with(|| self.nic.spin());
                     // What comes at once is found without the clock.
                     if spin.again() {
@@ -97,19 +97,21 @@ impl Core {
                     }
                     let until = match clock.until(&self.nic) {
                         Ok(until) => until,
-                        Err(stopped) => return (Err(stopped), Due::Nothing),
+                        Err(stopped) => return (Err(stopped), HandlersDue::Nothing),
                     };
                     if fed.more {
                         self.nic.poll();
                     } else {
                         spin.wait(until.into_iter().chain(next).min());
                     }
-                    role.iter().for_each(Turn::again);
+                    role.iter().for_each(RoleGuard::count_use);
                 }
-                Step::Taken { wake } => match self.sit(wake, clock, ready) {
-                    Sat::Found(found) => return (Ok(found), Due::Nothing),
-                    Sat::Role(turn) => role = turn,
-                    Sat::Stopped(stopped) => return (Err(stopped), Due::Nothing),
+                DriveStep::Taken { wake } => match self.sit(wake, clock, ready) {
+                    RoleWaitResult::Found(found) => return (Ok(found), HandlersDue::Nothing),
+                    RoleWaitResult::Role(turn) => role = turn,
+                    RoleWaitResult::Stopped(stopped) => {
+                        return (Err(stopped), HandlersDue::Nothing);
+                    }
                 },
             }
         }
@@ -119,40 +121,40 @@ impl Core {
     #[inline]
     fn next_step<'a, T>(
         &'a self,
-        state: &mut State,
-        role: &mut Option<Turn<'a>>,
-        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Step<T> {
+        state: &mut LinksState,
+        role: &mut Option<RoleGuard<'a>>,
+        ready: &mut impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> DriveStep<T> {
         if role.is_none() {
             // Whether who has the role is to be woken is that thread's affair.
             let role_waits = state.role_waits;
             let found = ready(state, None);
             state.role_waits = role_waits;
             if let Some(found) = found {
-                return Step::Found(found, Due::of(state));
+                return DriveStep::Found(found, HandlersDue::of(state));
             }
             if state.has_jobs()
                 && let Some(job) = state.next_job()
             {
-                return Step::Run(job);
+                return DriveStep::Run(job);
             }
-            match self.baton.enter(Ground::Foreground) {
-                Entered::Mine(turn) => *role = Some(turn),
-                Entered::Taken { wake, .. } => return Step::Taken { wake },
+            match self.driving_role.enter(DriverKind::Foreground) {
+                RoleAttempt::Acquired(turn) => *role = Some(turn),
+                RoleAttempt::Taken { wake, .. } => return DriveStep::Taken { wake },
             }
         }
         let fed = self.feed(state);
         if let Some(found) = ready(state, None) {
             state.role_waits = false;
-            return Step::Found(found, Due::of(state));
+            return DriveStep::Found(found, HandlersDue::of(state));
         }
         if state.has_jobs()
             && let Some(job) = state.next_job()
         {
             state.role_waits = false;
-            return Step::Run(job);
+            return DriveStep::Run(job);
         }
-        Step::Idle { fed, next: state.next_event() }
+        DriveStep::Idle { fed, next: state.next_event() }
     }
 
     /// Runs a handler that is due, and those behind it, until `ready` has something or the time is
@@ -161,9 +163,9 @@ impl Core {
     fn serve<T>(
         self: &Arc<Self>,
         job: Box<Upcall>,
-        clock: &mut Clock,
-        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Option<(Result<T, Stopped>, Due)> {
+        clock: &mut DeadlineClock,
+        ready: &mut impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> Option<(Result<T, WaitStopped>, HandlersDue)> {
         clock.start(&self.nic);
         let mut ended = None;
         let has_more = run_jobs(self, job, |state| {
@@ -177,7 +179,7 @@ impl Core {
             }
             ended.is_some()
         });
-        Some((ended?, if has_more { Due::Others } else { Due::Nothing }))
+        Some((ended?, if has_more { HandlersDue::Others } else { HandlersDue::Nothing }))
     }
 
     /// Lets the nic make progress now and then, also where there is always something to do
@@ -196,14 +198,15 @@ impl Core {
     /// background at once. One is run here if the thread has not run any: those who wait only for
     /// what is there already would keep the role from who would serve.
     #[cold]
-    pub(crate) fn hand_over(self: &Arc<Self>, due: Due) {
+    pub(crate) fn hand_over(self: &Arc<Self>, due: HandlersDue) {
         self.nic.poll();
         let has_more = match due {
-            Due::Nothing => false,
-            Due::Others => true,
-            Due::All => {
-                let job = self.state.with(State::next_job);
-                let _leaves = Serving::new(Server::Leaves, self.number, Arc::downgrade(self));
+            HandlersDue::Nothing => false,
+            HandlersDue::Others => true,
+            HandlersDue::All => {
+                let job = self.state.with(LinksState::next_job);
+                let _leaves =
+                    DrivingScope::new(DrivingThread::Leaves, self.number, Arc::downgrade(self));
                 job.is_some_and(|job| run_jobs(self, job, |_| true))
             }
         };
@@ -214,7 +217,7 @@ impl Core {
 
     /// Feeds what has come and what has completed to the links.
     #[inline]
-    fn feed(&self, state: &mut State) -> Fed {
+    fn feed(&self, state: &mut LinksState) -> FeedResult {
         (state.role_waits, state.came) = (false, None);
         // Short frames first: of a link that has ended, what came before its end.
         let drained = state.drain(&self.drain, TURN);
@@ -234,7 +237,7 @@ impl Core {
             state.look_after();
         }
         let more = left == 0 || drained == TURN || by_paths == TURN;
-        Fed { more, heard: drained > 0 || by_paths > 0 || left < TURN }
+        FeedResult { more, heard: drained > 0 || by_paths > 0 || left < TURN }
     }
 
     /// Waits while another thread has the role.
@@ -242,30 +245,30 @@ impl Core {
     fn sit<T>(
         &self,
         wake: bool,
-        clock: &mut Clock,
-        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Sat<'_, T> {
+        clock: &mut DeadlineClock,
+        ready: &mut impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> RoleWaitResult<'_, T> {
         if wake {
             self.nic.wake();
         }
-        let mut seat = Seat::new(Ground::Foreground);
-        let waker = seat.waker();
+        let mut waiter = RoleWaiter::new(DriverKind::Foreground);
+        let waker = waiter.waker();
         if let Some(found) = self.state.with(|state| ready(state, Some(&waker))) {
-            return Sat::Found(found);
+            return RoleWaitResult::Found(found);
         }
         let until = match clock.until(&self.nic) {
             Ok(until) => until,
-            Err(stopped) => return Sat::Stopped(stopped),
+            Err(stopped) => return RoleWaitResult::Stopped(stopped),
         };
-        match self.baton.sit(&mut seat) {
-            Entered::Mine(turn) => Sat::Role(Some(turn)),
-            Entered::Taken { seat, wake } => {
+        match self.driving_role.enter_or_wait(&mut waiter) {
+            RoleAttempt::Acquired(turn) => RoleWaitResult::Role(Some(turn)),
+            RoleAttempt::Taken { waiter, wake } => {
                 if wake {
                     self.nic.wake();
                 }
-                match seat.wait(until) {
-                    Waited::Given(turn) => Sat::Role(Some(turn)),
-                    Waited::Woken | Waited::TimedOut => Sat::Role(None),
+                match waiter.wait(until) {
+                    RoleWait::Given(turn) => RoleWaitResult::Role(Some(turn)),
+                    RoleWait::Woken | RoleWait::TimedOut => RoleWaitResult::Role(None),
                 }
             }
         }
@@ -274,7 +277,7 @@ impl Core {
     /// Does what can be done without waiting. A thread that wakes somebody just now, perhaps with the
     /// role, leaves handlers to others.
     pub(crate) fn poll(self: &Arc<Self>) {
-        if let Entered::Mine(turn) = self.baton.enter(Ground::Foreground) {
+        if let RoleAttempt::Acquired(turn) = self.driving_role.enter(DriverKind::Foreground) {
             self.nic.poll();
             // Who sends without end does not keep it here.
             for _ in 0..TURNS_MAX {
@@ -305,9 +308,9 @@ impl Core {
         let more = fed.more;
         // What another thread waits for may have come, which has the role and keeps no waker.
         if fed.heard {
-            match self.baton.enter(Ground::Background) {
-                Entered::Taken { .. } => self.nic.wake(),
-                Entered::Mine(turn) => {
+            match self.driving_role.enter(DriverKind::Background) {
+                RoleAttempt::Taken { .. } => self.nic.wake(),
+                RoleAttempt::Acquired(turn) => {
                     drop(turn);
                     self.call_rested();
                 }
@@ -331,7 +334,7 @@ impl Core {
 
     /// Runs the handlers that are due, or some of them. Whether there was one.
     pub(crate) fn flush(self: &Arc<Self>) -> bool {
-        let job = self.state.with(State::next_job);
+        let job = self.state.with(LinksState::next_job);
         let is_due = job.is_some();
         if let Some(job) = job
             && run_jobs(self, job, |_| false)
@@ -374,9 +377,9 @@ impl Core {
 
     /// Drives while nobody else does, until it is asked to leave or `until`. Whether it could.
     pub(super) fn drive_behind(self: &Arc<Self>, until: Instant) -> bool {
-        let (mut seen, mut has_driven) = (Seen(0), false);
-        let spins = self.nic.fd().is_none() && !rt::in_world();
-        while let Entered::Mine(turn) = self.baton.enter(Ground::Background) {
+        let (mut seen, mut has_driven) = (EventCount(0), false);
+        let spins = self.nic.fd().is_none() && !rt::is_simulated();
+        while let RoleAttempt::Acquired(turn) = self.driving_role.enter(DriverKind::Background) {
             has_driven = true;
             if spins {
                 self.nic.poll();
@@ -395,14 +398,14 @@ impl Core {
                     // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
                     self.nic.wake();
                 }
-                if server().0 == Server::Relieved
+                if server().0 == DrivingThread::Relieved
                     || self.crew.has_errands()
                     || self.nic.now() >= until
                     || self.is_forsaken()
                 {
                     break;
                 }
-            } else if self.baton.wanted()
+            } else if self.driving_role.is_wanted()
                 || self.crew.has_loop()
                 || self.crew.has_errands()
                 || self.nic.now() >= until
@@ -423,7 +426,7 @@ impl Core {
 
 /// What came of feeding.
 #[derive(Debug, Clone, Copy)]
-struct Fed {
+struct FeedResult {
     /// Whether there may be more.
     more: bool,
     /// Whether there was something.
@@ -431,20 +434,20 @@ struct Fed {
 }
 
 /// What came of one step of a thread that waits.
-enum Step<T> {
+enum DriveStep<T> {
     /// What it waits for; and what is left to do.
-    Found(T, Due),
+    Found(T, HandlersDue),
     /// A handler is due.
     Run(Box<Upcall>),
     /// Nothing, and the role is the thread's.
-    Idle { fed: Fed, next: Option<Instant> },
+    Idle { fed: FeedResult, next: Option<Instant> },
     /// Nothing, and another thread has the role: one in the background, which is to be woken.
     Taken { wake: bool },
 }
 
 /// Handlers that are due when a thread has what it waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum HandlersDue {
     Nothing,
     /// Some, of which the thread has run none.
     All,
@@ -452,19 +455,19 @@ pub(crate) enum Due {
     Others,
 }
 
-impl Due {
+impl HandlersDue {
     #[inline]
-    fn of(state: &State) -> Self {
+    fn of(state: &LinksState) -> Self {
         if state.has_jobs() { Self::All } else { Self::Nothing }
     }
 }
 
 /// What came of sitting.
-enum Sat<'a, T> {
+enum RoleWaitResult<'a, T> {
     Found(T),
     /// It is time to look again, perhaps with the role.
-    Role(Option<Turn<'a>>),
-    Stopped(Stopped),
+    Role(Option<RoleGuard<'a>>),
+    Stopped(WaitStopped),
 }
 
 /// Feeds that find something in a row before the nic makes progress.

@@ -1,52 +1,62 @@
-//! Flows of bytes among everything else that a link carries: what their ends tell each other.
+//! Notices of flows, between the frames of links and the ends of flows.
 
-use super::slots::Key;
-use super::state::State;
-use crate::am::Phase;
-use crate::flow::{Ask, FlowId, Name, Tell};
-use crate::link::control::Control;
-use crate::link::lands::Flow;
+use super::state::LinksState;
+use crate::am::MappingPhase;
+use crate::flow::{FlowId, FlowName, ReceiverNotice, SenderNotice};
+use crate::links::control::LinkControl;
+use crate::links::placement::InflowKey;
+use crate::slots::SlotKey;
 
-impl State {
-    /// The sender of a flow to this side says something.
+impl LinksState {
+    /// Handles a notice of the sender of a flow to this side.
     ///
     /// # Errors
     ///
     /// What no honest peer says.
-    pub(crate) fn asked(&mut self, link: Key, flow: Name, ask: Ask) -> Result<(), &'static str> {
+    pub(crate) fn asked(
+        &mut self,
+        link: SlotKey,
+        flow: FlowName,
+        ask: SenderNotice,
+    ) -> Result<(), &'static str> {
         let line = self.links.get(link).ok_or("no link")?;
         let id = match flow {
-            Name::Requests(slot) => Some(line.am.incoming.at(slot).ok_or(NOT_MAPPED)?.flow),
+            FlowName::Requests(slot) => Some(line.am.incoming.at(slot).ok_or(NOT_MAPPED)?.flow),
             // The answer has gone without its bytes, and overtook the question on another lane. The
             // peer will hear that the mapping was given up before it hears anything else of it.
-            Name::Replies(number) => {
+            FlowName::Replies(number) => {
                 let outgoing = line.am.outgoing.at(number).ok_or(NOT_MAPPED)?;
-                Some(outgoing.flow).filter(|_| outgoing.phase != Phase::Gone)
+                Some(outgoing.flow).filter(|_| outgoing.phase != MappingPhase::Gone)
             }
-            Name::Channel(number) => self.channels.inflow(link, number),
+            FlowName::Channel(number) => self.channels.inflow(link, number),
         };
         let Some(id) = id else { return Ok(()) };
         self.inflows.hear(id, ask)?;
-        if let (Ask::Unused { bytes }, Some((_, place))) = (ask, self.inflows.place(id)) {
+        if let (SenderNotice::Unused { bytes }, Some((_, place))) = (ask, self.inflows.place(id)) {
             line.lands.revoke(place, bytes);
         }
         self.tell_flows();
-        if matches!(flow, Name::Replies(_)) {
+        if matches!(flow, FlowName::Replies(_)) {
             self.give_way();
         }
         Ok(())
     }
 
-    /// The receiver of a flow of this side says something.
+    /// Handles a notice of the receiver of a flow from this side.
     ///
     /// # Errors
     ///
     /// What no honest peer says.
-    pub(crate) fn told(&mut self, link: Key, flow: Name, tell: Tell) -> Result<(), &'static str> {
+    pub(crate) fn told(
+        &mut self,
+        link: SlotKey,
+        flow: FlowName,
+        tell: ReceiverNotice,
+    ) -> Result<(), &'static str> {
         match flow {
-            Name::Requests(number) => self.told_of_data(link, number, tell),
-            Name::Replies(slot) => self.told_of_replies(link, slot, tell),
-            Name::Channel(number) => {
+            FlowName::Requests(number) => self.told_of_data(link, number, tell),
+            FlowName::Replies(slot) => self.told_of_replies(link, slot, tell),
+            FlowName::Channel(number) => {
                 let told = self.channels.told(link, number, tell);
                 self.drain_channels();
                 told
@@ -54,26 +64,30 @@ impl State {
         }
     }
 
-    /// Tells the senders of flows what they are to be told.
+    /// Sends the notices that are due to the senders of flows.
     pub(crate) fn tell_flows(&mut self) {
         while let Some((id, tell)) = self.inflows.poll() {
             let Some((link, place)) = self.inflows.place(id) else { continue };
             let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
                 continue;
             };
-            if let Tell::Grant { bytes } = tell {
+            if let ReceiverNotice::Grant { bytes } = tell {
                 line.lands.grant(place, bytes);
             }
             let am = &mut line.am;
             let flow = match place {
-                Flow::Requests(slot) => am.incoming.at(slot).map(|it| Name::Requests(it.number)),
-                Flow::Replies(number) => {
-                    am.outgoing.at(number).and_then(|it| it.known_slot()).map(Name::Replies)
+                InflowKey::Requests(slot) => {
+                    am.incoming.at(slot).map(|it| FlowName::Requests(it.number))
                 }
-                Flow::Channel(slot) => Some(Name::Channel(self.channels.reader(slot).number)),
+                InflowKey::Replies(number) => {
+                    am.outgoing.at(number).and_then(|it| it.known_slot()).map(FlowName::Replies)
+                }
+                InflowKey::Channel(slot) => {
+                    Some(FlowName::Channel(self.channels.reader(slot).number))
+                }
             };
             if let Some(flow) = flow {
-                line.control(&Control::Tell { flow, tell });
+                line.control(&LinkControl::Tell { flow, tell });
                 self.pump(link);
             }
         }

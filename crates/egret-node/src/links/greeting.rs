@@ -1,18 +1,19 @@
-//! How two sides of a link greet: what strangers say, and who gives way when both called.
+//! The hellos of both sides of a link: which callers get a link, and which call counts when both call.
 
 use egret_net::vi::{Lane, PublicKey};
 
-use super::allowed::Verdict;
-use super::opening::{CROSSED_AGAIN, Calling, Stranger};
-use super::slots::Key;
-use super::state::{Line, State};
-use crate::link::arrived::Arrived;
-use crate::link::control::{Control, Hello, VERSION};
-use crate::link::{Head, Kind, LinkError, LinkUpError};
+use super::allow_list::LinkAdmission;
+use super::link_side::LinkSide;
+use super::opening::{CROSSED_AGAIN, LinkAttempt, Stranger};
+use super::state::LinksState;
+use crate::links::control::{LinkControl, LinkHello, VERSION};
+use crate::links::frame::ArrivedFrame;
+use crate::links::{FrameHead, FrameKind, LinkError};
+use crate::slots::SlotKey;
 
-impl State {
-    /// The peer that was called has greeted.
-    pub(crate) fn greeted(&mut self, link: Key, hello: &Hello) -> Result<(), &'static str> {
+impl LinksState {
+    /// The callee has answered with its hello.
+    pub(crate) fn greeted(&mut self, link: SlotKey, hello: &LinkHello) -> Result<(), &'static str> {
         if hello.version != VERSION {
             return Err("another version of the protocol");
         }
@@ -31,13 +32,13 @@ impl State {
             return Err("it has left, and answers late");
         }
         line.incarnation = Some(hello.incarnation);
-        self.hosts.insert(host, link);
+        self.links.use_for_host(host, link);
         self.open_more();
         Ok(())
     }
 
-    /// The peer has called, too, and its call counts.
-    pub(crate) fn crossed(&mut self, link: Key) {
+    /// The peer has called at the same time, and its call counts.
+    pub(crate) fn crossed(&mut self, link: SlotKey) {
         let Some(line) = self.links.get(link) else { return };
         let host = line.peer.clone();
         if let Some(call) = self.opening.calls.get_mut(&host) {
@@ -47,37 +48,42 @@ impl State {
         self.end(link, |peer| LinkError::Replaced { peer });
     }
 
-    /// What a stranger says first must be a hello.
+    /// The first frame of a stranger must be a hello.
     #[cold]
-    pub(crate) fn stranger_said(&mut self, stranger: Key, frame: Result<Arrived, &'static str>) {
+    pub(crate) fn stranger_said(
+        &mut self,
+        stranger: SlotKey,
+        frame: Result<ArrivedFrame, &'static str>,
+    ) {
         let Some(known) = self.opening.strangers.get(stranger) else { return };
         let hello = match frame {
-            Ok(frame) if frame.head == Head::of(Kind::Control, 0) => {
-                Control::from_bytes(frame.bytes())
+            Ok(frame) if frame.head == FrameHead::of(FrameKind::Control, 0) => {
+                LinkControl::from_bytes(frame.bytes())
             }
             _ => None,
         };
-        let Some(Control::Hello(hello)) = hello else { return self.send_away(stranger) };
+        let Some(LinkControl::Hello(hello)) = hello else { return self.send_away(stranger) };
         if hello.version != VERSION || hello.host != known.vi.peer() {
-            let Hello { version, host, .. } = hello;
+            let LinkHello { version, host, .. } = hello;
+            let host: String = host.chars().take(HOST_SHOWN).collect();
             let why =
-                format!("its hello is one of version {version}, not {VERSION}, or of {host:.64?}");
+                format!("its hello is one of version {version}, not {VERSION}, or of {host:?}");
             return self.send_away_for(stranger, &why);
         }
         self.judge_stranger(stranger, hello);
     }
 
     /// A stranger that has said hello gets a link if it may have one, or waits until it may.
-    pub(super) fn judge_stranger(&mut self, stranger: Key, hello: Hello) {
+    pub(super) fn judge_stranger(&mut self, stranger: SlotKey, hello: LinkHello) {
         let Some(known) = self.opening.strangers.get(stranger) else { return };
         match self.allowed.judge(&hello.host, known.vi.peer_key()) {
-            Verdict::Yes => self.let_in(stranger, &hello),
-            Verdict::NotYet => known.hello = Some(hello),
-            Verdict::No => self.send_away_for(stranger, "its key is another than its host's"),
+            LinkAdmission::Yes => self.let_in(stranger, &hello),
+            LinkAdmission::NotYet => known.hello = Some(hello),
+            LinkAdmission::No => self.send_away_for(stranger, "its key is another than its host's"),
         }
     }
 
-    pub(crate) fn send_away(&mut self, stranger: Key) {
+    pub(crate) fn send_away(&mut self, stranger: SlotKey) {
         let Some(known) = self.opening.strangers.get(stranger) else { return };
         let why = match known.hello {
             None => "it did not say hello",
@@ -86,23 +92,23 @@ impl State {
         self.send_away_for(stranger, why);
     }
 
-    fn send_away_for(&mut self, stranger: Key, why: &str) {
+    fn send_away_for(&mut self, stranger: SlotKey, why: &str) {
         if let Some(known) = self.opening.strangers.remove(stranger) {
-            self.set_place(known.vi.id(), None);
+            self.connections.remove(known.vi.id());
             self.counters.turned_away += 1;
             self.tell_turned_away(known.vi.peer(), why);
         }
     }
 
-    /// Tells the log who gets no link.
+    /// Logs that a peer gets no link.
     pub(super) fn tell_turned_away(&mut self, peer: &str, why: &str) {
-        if let Some(others) = self.opening.turned_away.say(self.fixed.nic.now()) {
+        if let Some(others) = self.opening.turned_away.permit(self.fixed.nic.now()) {
             tracing::warn!(peer, others, "turned away: {why}");
         }
     }
 
     /// Makes a link of the connection of a stranger that has said hello.
-    fn let_in(&mut self, stranger: Key, hello: &Hello) {
+    fn let_in(&mut self, stranger: SlotKey, hello: &LinkHello) {
         let Some(known) = self.opening.strangers.remove(stranger) else { return };
         if let Some(why) = self.turn_down(hello, known.vi.peer_key()) {
             return self.tell_away(known, &why);
@@ -112,37 +118,41 @@ impl State {
         self.welcome(link, hello);
     }
 
-    /// What a peer that has called is told if it gets no link. If it does, there is no other to it
-    /// any more.
-    pub(super) fn turn_down(&mut self, hello: &Hello, key: Option<PublicKey>) -> Option<Control> {
+    /// The answer to a caller that gets no link. If the caller gets one, former links to its host are
+    /// ended.
+    pub(super) fn turn_down(
+        &mut self,
+        hello: &LinkHello,
+        key: Option<PublicKey>,
+    ) -> Option<LinkControl> {
         // Who has another key than the host's link may ask again when that has ended.
         if self.call_counts(hello) || !self.gives_way(hello, key) {
-            return Some(Control::Crossed);
+            return Some(LinkControl::Crossed);
         }
         if let Err(links) = self.admit(&hello.host) {
-            return Some(Control::Full { links });
+            return Some(LinkControl::Full { links });
         }
         self.replace(&hello.host);
         None
     }
 
     /// Greets a peer that has called: its link is the one to use.
-    pub(super) fn welcome(&mut self, link: Key, hello: &Hello) {
+    pub(super) fn welcome(&mut self, link: SlotKey, hello: &LinkHello) {
         let answer = self.hello(hello.link);
         let Some(line) = self.links.get(link) else { return };
         (line.incarnation, line.number) = (Some(hello.incarnation), hello.link);
         line.control(&answer);
-        self.hosts.insert(hello.host.clone(), link);
+        self.links.use_for_host(hello.host.clone(), link);
         self.pump(link);
         self.open_more();
     }
 
-    /// Tells a stranger why there is no link, and forgets it soon.
-    fn tell_away(&mut self, stranger: Stranger, why: &Control) {
-        let (vi, head) = (stranger.vi, Head::of(Kind::Control, 0).to_bits());
+    /// Sends a stranger the reason why it gets no link, and closes its connection soon.
+    fn tell_away(&mut self, stranger: Stranger, why: &LinkControl) {
+        let (vi, head) = (stranger.vi, FrameHead::of(FrameKind::Control, 0).to_bits());
         // One that takes nothing sees the connection end.
         let _ = vi.send_eager(Lane::Talk, head, &[&why.to_bytes()]);
-        self.set_place(vi.id(), None);
+        self.connections.remove(vi.id());
         if self.opening.told.len() >= TOLD_MAX {
             self.opening.told.remove(0);
         }
@@ -150,14 +160,14 @@ impl State {
         self.opening.told.push((until, vi));
     }
 
-    /// Makes sure that a host may have a link, at the cost of the oldest one that is of no use.
+    /// Makes room for a link of a host, by ending the oldest unused link if necessary.
     ///
     /// # Errors
     ///
-    /// If it may not: how many links there are.
+    /// If all links are used: how many there may be.
     fn admit(&mut self, host: &str) -> Result<(), u32> {
         let most = self.fixed.options.peers_max;
-        if self.hosts.contains_key(host) || self.hosts.len() < most as usize {
+        if self.links.to_host(host).is_some() || self.links.hosts() < most as usize {
             return Ok(());
         }
         let mut used = self.channels.links();
@@ -181,24 +191,24 @@ impl State {
     }
 
     /// The peer that was called has no room for a link.
-    pub(crate) fn full(&mut self, link: Key, links: u32) {
+    pub(crate) fn full(&mut self, link: SlotKey, links: u32) {
         let Some(peer) = self.links.get(link).map(|line| line.peer.clone()) else { return };
-        self.opening.call_refused(&peer, LinkUpError::Full { peer: peer.clone(), links });
+        self.opening.call_refused(&peer, LinkError::Full { peer: peer.clone(), links });
         self.end(link, |_| LinkError::Closed);
     }
 
     /// Whether this side has called the host itself and its call counts.
-    fn call_counts(&mut self, hello: &Hello) -> bool {
+    fn call_counts(&mut self, hello: &LinkHello) -> bool {
         let host = &*hello.host;
         if self.fixed.nic.host() >= host {
             return false;
         }
         // One that has failed is kept for who asked, who may not come back.
-        let counts = |call: &Calling| call.again.is_none() && !call.has_failed();
+        let counts = |call: &LinkAttempt| call.again.is_none() && !call.has_failed();
         let calls = self.opening.calls.get(host).is_some_and(counts);
-        let link = self.hosts.get(host).copied();
+        let link = self.links.to_host(host);
         // A link with a former life of the peer does not.
-        let counts = |line: &mut Line| {
+        let counts = |line: &mut LinkSide| {
             line.called && line.incarnation.is_none_or(|known| known == hello.incarnation)
         };
         calls || link.and_then(|link| self.links.get(link)).is_some_and(counts)
@@ -206,7 +216,7 @@ impl State {
 
     /// Ends the link to a host that has called again.
     fn replace(&mut self, host: &str) {
-        if let Some(link) = self.hosts.get(host).copied() {
+        if let Some(link) = self.links.to_host(host) {
             self.end(link, |peer| LinkError::Replaced { peer });
         }
         if let Some(call) = self.opening.calls.get_mut(host) {
@@ -216,5 +226,7 @@ impl State {
     }
 }
 
-/// Links of strangers that are being told why they are none, at most.
+/// Strangers that are being told why they get no link, at most.
 const TOLD_MAX: usize = 64;
+/// Characters of a host that a line of the log shows, at most.
+const HOST_SHOWN: usize = 64;

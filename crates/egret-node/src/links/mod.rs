@@ -1,114 +1,139 @@
-//! The links of one nic, and their driver.
+//! Links: what two nodes send each other, once and in order while the link lives, with an account of
+//! everything when it ends. [`Links`] has all links of one nic; a driver, [`core`] and [`driver`], is
+//! the thread that makes progress for them.
 
-mod account;
 mod alarm;
-mod allowed;
+mod allow_list;
 mod awaited;
 pub(crate) mod background;
-pub(crate) mod behind;
 mod block_on;
 pub(crate) mod clock;
+mod closing;
+pub(crate) mod connection;
+pub(crate) mod control;
 pub(crate) mod core;
+mod counters;
+mod deferred;
 pub(crate) mod driver;
+mod error;
 mod flows;
+pub(crate) mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../fuzz/models/egret-node/links/fuzzing.rs"]
 pub(crate) mod fuzzing;
 mod greeting;
-mod heard;
-mod later;
-pub(crate) mod line;
+pub(crate) mod link_side;
 mod opening;
 mod options;
-mod parting;
 mod path;
-pub(crate) mod slots;
+pub(crate) mod placement;
+mod receive;
 pub(crate) mod state;
+mod table;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod wakers;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[doc(hidden)]
-pub use account::Account;
 pub use alarm::Alarm;
 pub use awaited::Awaited;
+pub use counters::LinkCounters;
+#[doc(hidden)]
+pub use counters::LinksAccount;
+pub use deferred::handlers_later;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, PublicKey, Trust};
-pub use later::handlers_later;
+pub use error::{Fate, LinkError};
+pub(crate) use frame::{FrameHead, FrameKind, LinkLane};
 pub use options::LinksOptions;
-pub use path::{PATH_MAX, Path, PathError};
+pub use path::{PATH_MAX, Path};
 pub use task::Task;
 
-use self::background::Leaves;
-use self::clock::Clock;
-use self::core::Core;
-use self::driver::Due;
-use self::state::State;
-use crate::am::{Bundle, Peer, Server, Serving};
-use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
+use self::background::RoleExit;
+use self::clock::DeadlineClock;
+use self::core::LinksCore;
+use self::driver::HandlersDue;
+use self::state::LinksState;
+use crate::am::{Bundle, DrivingScope, DrivingThread, LinkPeer};
 
-/// All links of one nic. Clones are handles to the same; when the last one, and the last
-/// endpoint, is gone, the links are closed, and soon after, by the thread in the background, the nic,
+/// All links of one nic. Clones are handles to the same links. When the last handle and the last
+/// endpoint are dropped, the links are closed; soon after, the background thread closes the nic,
 /// whose name is free then.
+///
+/// ```
+/// use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::NicOptions;
+/// use egret_node::link::LinkError;
+/// use egret_node::{Links, LinksOptions};
+///
+/// // Two nodes of one process; two processes differ in nothing else.
+/// let open = |name: &str| {
+///     let nic = ShmFabric.open(&NicOptions::new(&format!("{name}-{}", std::process::id())))?;
+///     Ok::<_, Box<dyn std::error::Error>>(Links::open(nic, LinksOptions::default())?)
+/// };
+/// let (here, there) = (open("links-here")?, open("links-there")?);
+/// here.wait_connect(there.host(), Deadline::DEFAULT)?;
+/// assert_eq!(here.counters().made, 1);
+/// assert_eq!(here.wait_connect(here.host(), Deadline::DEFAULT), Err(LinkError::Oneself));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Links {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<LinksCore>,
 }
 
 impl Links {
-    /// Opens the links of a nic: from now on others can connect to it.
+    /// Opens the links of a nic: from now on other nodes can connect to it.
     ///
     /// # Errors
     ///
-    /// If they are open already, or there is no memory.
-    pub fn open(nic: Nic, options: LinksOptions) -> Result<Self, OpenError> {
+    /// If the links of the nic are open already, or the nic has no reliable level.
+    pub fn open(nic: Nic, options: LinksOptions) -> Result<Self, LinkError> {
         let background = options.background && rt::has_background();
-        let core = Core::open(nic, options)?;
+        let core = LinksCore::open(nic, options)?;
         if background {
-            background::start(&core).map_err(OpenError::Thread)?;
+            let started = background::start(&core);
+            started.map_err(|why| LinkError::Thread { why: why.to_string() })?;
         }
         Ok(Self { core })
     }
 
-    /// What others call it.
+    /// The host name by which other nodes find these links.
     #[must_use]
     pub fn host(&self) -> &str {
         self.core.nic.host()
     }
 
-    /// The nic that they are links of: for connections of a program's own beside them.
+    /// The nic of these links, for connections of the program's own beside the links.
     #[must_use]
     pub fn nic(&self) -> &Nic {
         &self.core.nic
     }
 
-    /// Makes sure that there is a link to a host. One is made at first use anyhow.
+    /// Waits until there is a link to a host. A link is also made by whatever needs one first.
     ///
     /// # Errors
     ///
-    /// If there is none within the deadline. [`LinkUpError::Connect`] has what the fabric knows:
-    /// that there is no such host, that nobody has links there, or that the two sides do not
-    /// suit each other; what cannot change is told at once, and a host or its links that may
-    /// still come are waited for. Whether an endpoint is there, and has the tag, only
-    /// [mapping](crate::am::Endpoint::wait_map) it tells. [`LinkUpError::Oneself`] for the host
+    /// If there is no link within the deadline. [`LinkError::Connect`] contains what the fabric
+    /// knows: that there is no such host, that no links are open there, or that the options of the
+    /// two sides do not match. Errors that cannot go away are returned at once; a host or links that
+    /// may still appear are waited for. Whether an endpoint is there, and has the tag, only
+    /// [mapping](crate::am::Endpoint::wait_map) it tells. [`LinkError::Oneself`] for the host
     /// of these links, at once.
-    pub fn wait_connect(
-        &self,
-        host: &str,
-        deadline: impl Into<Deadline>,
-    ) -> Result<(), LinkUpError> {
+    pub fn wait_connect(&self, host: &str, deadline: impl Into<Deadline>) -> Result<(), LinkError> {
         self.core.link(host, deadline.into()).map(drop)
     }
 
-    /// Lets others have as many links as a pool of this size
-    /// [needs](LinksOptions::pool_size), from now on, unless the program has set
-    /// [another number](LinksOptions::peers_max) than the default. Links that there are stay. A
-    /// budget, or a number of messages, that is not less than the default is raised to what gives
-    /// each of so many peers a share of two mappings or channels; both are limits, of which nothing
-    /// is allocated before use.
+    /// Accepts as many links as a pool of this size [needs](LinksOptions::pool_size), from now on,
+    /// unless the program has set [`LinksOptions::peers_max`] to another number than the default.
+    /// Existing links stay. A budget, or a number of messages, that is not below the default is raised
+    /// so far that the share of each of these peers has room for two mappings or channels. Both are
+    /// limits: nothing is allocated before use.
     pub fn set_pool_size(&self, nodes: u32) {
         self.core.state.with(|state| {
             if state.fixed.peers_set {
@@ -131,47 +156,48 @@ impl Links {
         });
     }
 
-    /// The key that the other side of a link has proven.
-    pub(crate) fn key_of(&self, peer: Peer) -> Option<PublicKey> {
+    /// The key that the peer of a link has proven.
+    pub(crate) fn key_of(&self, peer: LinkPeer) -> Option<PublicKey> {
         self.core.state.with(|state| state.links.get(peer.link).and_then(|line| line.key()))
     }
 
-    /// Whose link it is, as it said itself, if the link is still there.
-    pub(crate) fn host_of(&self, peer: Peer) -> Option<String> {
+    /// The host name that the peer of a link has sent, if the link still exists.
+    pub(crate) fn host_of(&self, peer: LinkPeer) -> Option<String> {
         self.core.state.with(|state| state.links.get(peer.link).map(|line| line.peer.clone()))
     }
 
-    /// Ends the link with whoever has proven this key at a host, with this reason.
+    /// Ends the links to a host whose peer has proven this key, with this reason.
     pub(crate) fn end_link_of(&self, host: &str, key: PublicKey, why: &str) {
         self.core.end_link_of(host, key, why);
     }
 
-    /// From now on only hosts have links that are [allowed](Self::allow), and that prove the key
-    /// they are allowed with. Whoever else calls waits for ten seconds to be allowed. Until then
-    /// everybody has one whom the nic lets connect.
+    /// Accepts links only from hosts that are [allowed](Self::allow), and that prove the key they are
+    /// allowed with, from now on. A caller that is not allowed waits for ten seconds to be allowed.
+    /// Before this call every host that the nic accepts gets a link.
     pub fn close_to_strangers(&self) {
-        self.core.state.with(State::close_to_strangers);
+        self.core.state.with(LinksState::close_to_strangers);
     }
 
-    /// A host may have a link, and must prove this key; without one on a fabric where nics have
-    /// no keys.
+    /// Allows a host to have a link if it proves this key; `None` on a fabric whose nics have no
+    /// keys.
     pub fn allow(&self, host: &str, key: Option<PublicKey>) {
         self.core.state.with(|state| state.allow(host, key));
         self.core.nic.wake();
     }
 
-    /// A host may be called, which must prove this key if one is known; it gets no link by calling.
+    /// Allows this side to connect to a host, which must prove this key if one is given. The host
+    /// gets no link by connecting to this side.
     pub fn allow_calling(&self, host: &str, key: Option<PublicKey>) {
         self.core.state.with(|state| state.allow_calling(host, key));
     }
 
-    /// Whoever is not [allowed](Self::allow) within this time of making a link has it ended.
+    /// Ends the link of a host that is not [allowed](Self::allow) within this time of making it.
     pub(crate) fn keep_unlisted_for(&self, within: Duration) {
         self.core.state.with(|state| state.keep_unlisted_for(within));
     }
 
-    /// The link with a peer stays though its host is not listed, or ends within seconds.
-    pub(crate) fn keep(&self, peer: Peer, stays: bool) {
+    /// Keeps the link with a peer whose host is not allowed, or ends that link within five seconds.
+    pub(crate) fn keep(&self, peer: LinkPeer, stays: bool) {
         self.core.state.with(|state| match stays {
             true => state.keep(peer.link),
             false => state.part_soon(peer.link),
@@ -179,29 +205,29 @@ impl Links {
         self.core.nic.wake();
     }
 
-    /// A host that was allowed with this key may have no link any more. One that there is ends
-    /// after five seconds, if the host does not end it first.
+    /// Revokes [`allow`](Self::allow) for a host with this key. A link that exists ends after five
+    /// seconds, if the host does not end it first.
     pub fn disallow(&self, host: &str, key: Option<PublicKey>) {
         self.core.state.with(|state| state.disallow(host, key));
         self.core.nic.wake();
     }
 
-    /// Whether what goes over the link to a host is [encrypted](egret_net::vi::Vi::is_encrypted);
-    /// `None` if there is no link. It is if one of both sides wants it.
+    /// Whether the link to a host is [encrypted](egret_net::vi::Vi::is_encrypted); `None` if there is
+    /// no link. A link is encrypted if one of its two sides asks for it.
     #[must_use]
     pub fn is_encrypted(&self, host: &str) -> Option<bool> {
         self.core.state.with(|state| {
-            let link = state.hosts.get(host).copied()?;
+            let link = state.links.to_host(host)?;
             state.links.get(link).map(|line| line.carrier.is_encrypted())
         })
     }
 
     /// How far the two sides of the link to a host trust each other; `None` if there is no
-    /// link. They cooperate only if both [want](egret_net::vi::NicOptions::trust) to and may.
+    /// link. They cooperate only if both [ask for it](egret_net::vi::NicOptions::trust) and may.
     #[must_use]
     pub fn trust(&self, host: &str) -> Option<Trust> {
         self.core.state.with(|state| {
-            let link = state.hosts.get(host).copied()?;
+            let link = state.links.to_host(host)?;
             state.links.get(link).map(|line| line.carrier.trust())
         })
     }
@@ -212,22 +238,21 @@ impl Links {
         Bundle::new(Arc::clone(&self.core))
     }
 
-    /// Does what can be done without waiting: takes what has arrived, runs handlers,
-    /// sends. Of what a flood brings it does a part; [`next_event`](Self::next_event) is now
-    /// then.
+    /// Makes progress without waiting: receives what has arrived, runs handlers, sends. Of a flood of
+    /// messages one call handles a part; [`next_event`](Self::next_event) is now then.
     pub fn poll(&self) {
         self.core.poll();
     }
 
-    /// Drives the links until `done` says so or the deadline passes; whether `done` did. It
-    /// is asked at the beginning and whenever a handler has run, or what it left for
-    /// [later](crate::am::Request::later) was answered. One handler is run if one is due,
-    /// whatever the deadline; no other is begun when that has passed.
+    /// Drives the links until `done` returns true or the deadline passes. Returns whether `done` did.
+    /// `done` is called at the beginning, and whenever a handler has run or a request that a handler
+    /// left for [later](crate::am::Request::later) was answered. One handler runs if one is due,
+    /// whatever the deadline; no other begins after the deadline.
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
         let core = &self.core;
-        let (mut clock, mut left) = (Clock::of(deadline.into()), Due::Nothing);
+        let (mut clock, mut left) = (DeadlineClock::of(deadline.into()), HandlersDue::Nothing);
         clock.start(&core.nic);
-        let leaves = Leaves(core);
+        let leaves = RoleExit(core);
         // Before it is asked: what others serve behind that is asked for again.
         let mut served = core.state.with(|state| state.jobs);
         let is_done = loop {
@@ -246,50 +271,52 @@ impl Links {
             }
         };
         drop(leaves);
-        if left != Due::Nothing {
+        if left != HandlersDue::Nothing {
             core.hand_over(left);
         }
         is_done
     }
 
-    /// As [`drive`](Self::drive), on a thread that is the links' meanwhile: its handlers may
-    /// [last](crate::am::Request::may_last), where those of one that only waits have others do so.
+    /// Drives the links as [`drive`](Self::drive) does, on a thread that has nothing else to do: the
+    /// handlers that it runs may [last](crate::am::Request::may_last), while those that a waiting
+    /// thread runs leave long work to other threads.
     pub fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool {
-        let _serves = Serving::new(Server::Lent, self.core.number, Arc::downgrade(&self.core));
+        let _serves =
+            DrivingScope::new(DrivingThread::Lent, self.core.number, Arc::downgrade(&self.core));
         self.drive(deadline, done)
     }
 
-    /// Closes all links, and takes the handlers out of all endpoints: what waits ends with
+    /// Closes all links, and removes the handlers of all endpoints. Calls that wait end with
     /// [`LinkError::Closed`](crate::link::LinkError::Closed).
     pub fn close(&self) {
         self.core.close(Deadline::UntilDead);
     }
 
-    /// Closes all links, as [`close`](Self::close), and tells the peers why, in at most a KiB:
-    /// they see [`LinkError::PeerFailed`]. What was sent before still goes, and then the
-    /// reason; all of it within half a second, or not at all. Within a handler this only
-    /// begins, and whoever drives goes on.
+    /// Closes all links as [`close`](Self::close) does, and sends the peers the reason, at most 1 KiB
+    /// of it: they see [`LinkError::PeerFailed`]. What was sent before is sent first, then the
+    /// reason; all of it within half a second, or not at all. In a handler this call only begins to
+    /// close, and the thread that drives the links continues.
     pub fn close_because(&self, why: &str) {
         self.core.close_because(why, Deadline::UntilDead);
     }
 
-    /// Ends the link to a host that is known to have failed, with
-    /// [`LinkError::PeerFailed`] at this side: what waits for it ends, and endpoints are told
-    /// by whoever drives. Nothing happens if there is none; one may be made again.
+    /// Ends the link to a host that is known to have failed, with [`LinkError::PeerFailed`] on this
+    /// side: calls that wait for the host end, and the thread that drives the links informs the
+    /// endpoints. Nothing happens if there is no link; another link to the host can be made.
     pub fn end_link(&self, host: &str, why: &str) {
         self.core.end_link(host, why);
     }
 
-    /// What an event loop polls, among its other descriptors, while the links are
+    /// The file descriptor that an event loop polls, among its other descriptors, while the links are
     /// [armed](Self::arm). `None` on fabrics without one, and for a nic that spins.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.core.nic.fd()
     }
 
-    /// Does what can be done, and says whether the loop may sleep then: on
-    /// [`fd`](Self::fd), at the latest until the moment inside. A program that drives its
-    /// links like this opens them without a [background](LinksOptions::background).
+    /// Makes progress, and returns whether the event loop may sleep then: on [`fd`](Self::fd), at the
+    /// latest until the moment inside. A program that drives its links like this opens them without
+    /// a [background thread](LinksOptions::background).
     ///
     /// ```no_run
     /// # use egret_net::vi::Arming;
@@ -310,29 +337,33 @@ impl Links {
         self.core.arm()
     }
 
-    /// The loop is awake.
+    /// Ends what [`arm`](Self::arm) began: the event loop is awake.
     pub fn disarm(&self) {
         self.core.nic.disarm();
     }
 
-    /// What the links have done so far.
+    /// Counters of the links of this nic.
     #[must_use]
     pub fn counters(&self) -> LinkCounters {
         self.core.state.with(|state| state.count())
     }
 
-    /// Why the last peer that was cut off was.
+    /// Why a peer was [cut off](LinkError::CutOff) last.
     #[must_use]
     pub fn cut_off_last(&self) -> Option<LinkError> {
         self.core.state.with(|state| state.cut_off_last.clone())
     }
 
-    /// When [`poll`](Self::poll) has something to do at the latest; for whoever drives a
+    /// When [`poll`](Self::poll) has something to do at the latest; for a program that drives a
     /// simulated world.
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
         let has_jobs = self.core.state.with(|state| state.has_jobs());
-        if has_jobs { Some(self.core.nic.now()) } else { self.core.state.with(State::next_event) }
+        if has_jobs {
+            Some(self.core.nic.now())
+        } else {
+            self.core.state.with(LinksState::next_event)
+        }
     }
 }
 
@@ -342,5 +373,6 @@ impl Drop for Links {
     }
 }
 
-/// Messages of which each peer of a pool has a quarter for certain: as by default.
+/// Messages by which the total grows for each peer of a pool; as many as by default, and a quarter of
+/// them is the share of the peer.
 const MESSAGES_EACH: u64 = 1024;

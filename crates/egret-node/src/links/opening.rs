@@ -1,9 +1,9 @@
-//! How links are made: calling, being called, and what happens when two nodes call each
-//! other at the same time.
+//! How links are made: calls of this side, calls of other nodes, and calls that cross.
 //!
-//! A link is one connection. Who calls makes it and says hello; who is called answers. If two
-//! nodes call each other, the call of the one whose host comes first in the alphabet counts, and
-//! the other is told that they [crossed](Control::Crossed).
+//! A link is one connection. The caller makes the connection and sends a hello; the callee answers
+//! with a hello. If two nodes call each other at the same time, the call of the node whose host name
+//! is first in the alphabet counts, and the other node is told that its call has
+//! [crossed](LinkControl::Crossed).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,68 +12,70 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use egret_net::rt::{Deadline, Instant, Seldom};
-use egret_net::vi::{ConnectError, Connecting, Landing, ListenError, Listener, Vi};
+use egret_net::rt::{Deadline, Instant, LogLimit};
+use egret_net::vi::{ConnectError, Connecting, DirectPlacement, Listener, OpenError, Vi};
 
-use super::allowed::not_allowed;
-use super::behind::Waiters;
-use super::core::{Core, Fixed, Flag, Stopped};
-use super::slots::{Key, Slots};
-use super::state::{Line, Place, State};
-use crate::link::carrier::{Carrier, post_receives};
-use crate::link::control::{Control, Hello, VERSION};
-use crate::link::lands::Lands;
-use crate::link::{LinkError, LinkUpError};
+use super::allow_list::not_allowed;
+use super::core::{LinksCore, LinksSetup, WaitStopped, WakeFlag};
+use super::link_side::LinkSide;
+use super::state::LinksState;
+use super::table::ConnectionOwner;
+use super::wakers::WakerList;
+use crate::links::LinkError;
+use crate::links::connection::{LinkConnection, post_receives};
+use crate::links::control::{LinkControl, LinkHello, VERSION};
+use crate::links::placement::Placement;
+use crate::slots::{SlotKey, SlotTable};
 
 /// Links that are being made.
-pub(crate) struct Opening {
+pub(crate) struct LinkOpening {
     listener: Arc<Listener>,
     accepting: Accepting,
-    /// Raised when there is something to look at.
-    flag: Arc<Flag>,
-    pub(super) calls: BTreeMap<String, Calling>,
-    pub(super) strangers: Slots<Stranger>,
-    /// Connections that were told to give way, until when they are kept.
+    /// Raised when a connection was accepted or made.
+    flag: Arc<WakeFlag>,
+    pub(super) calls: BTreeMap<String, LinkAttempt>,
+    pub(super) strangers: SlotTable<Stranger>,
+    /// Connections that were told why they get no link, and until when they are kept.
     pub(super) told: Vec<(Instant, Vi)>,
-    /// Links of those who are not listed, until when they are kept.
-    pub(super) unlisted: Vec<(Instant, Key)>,
-    /// What the log is told of those who get no link, and of those whose link is cut off.
-    pub(super) turned_away: Seldom,
-    pub(super) cut_off: Seldom,
+    /// Links of hosts that are not listed, and until when they are kept.
+    pub(super) unlisted: Vec<(Instant, SlotKey)>,
+    /// Limits of the log for refused callers, and for links that are cut off.
+    pub(super) turned_away: LogLimit,
+    pub(super) cut_off: LogLimit,
 }
 
-pub(super) type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
+pub(super) type Accepting = Pin<Box<dyn Future<Output = Result<Vi, OpenError>> + Send>>;
 
 /// A call that is under way.
 #[derive(Debug, Default)]
-pub(super) struct Calling {
+pub(super) struct LinkAttempt {
     connecting: Option<Connecting>,
     made: Option<Vi>,
     /// The link, from when its connection is made to when the peer has greeted.
-    pub(super) link: Option<Key>,
-    failed: Option<LinkUpError>,
-    waiters: Waiters,
-    /// When it is to be tried again.
+    pub(super) link: Option<SlotKey>,
+    failed: Option<LinkError>,
+    waiters: WakerList,
+    /// When the call is repeated.
     pub(super) again: Option<Instant>,
 }
 
-/// A connection that somebody has made and not yet said what for.
+/// A connection that a peer has made, and has sent no valid hello by yet.
 #[derive(Debug)]
 pub(super) struct Stranger {
     pub(super) vi: Vi,
-    pub(super) lands: Arc<Lands>,
-    /// What it has said, if it must be listed first.
-    pub(super) hello: Option<Hello>,
+    pub(super) lands: Arc<Placement>,
+    /// The hello of the peer, if its host must be listed before it gets a link.
+    pub(super) hello: Option<LinkHello>,
     until: Instant,
 }
 
-impl Opening {
-    pub(crate) fn new(fixed: &Fixed) -> Result<Self, ListenError> {
+impl LinkOpening {
+    pub(crate) fn new(fixed: &LinksSetup) -> Result<Self, OpenError> {
         let listener = Arc::new(fixed.nic.listen(SERVICE, 0, &fixed.vi)?);
         let accepting = accept(&listener);
-        let (calls, strangers) = (BTreeMap::new(), Slots::default());
-        let (flag, told, unlisted) = (Flag::raised(), Vec::new(), Vec::new());
-        let (turned_away, cut_off) = (Seldom::default(), Seldom::default());
+        let (calls, strangers) = (BTreeMap::new(), SlotTable::default());
+        let (flag, told, unlisted) = (WakeFlag::raised(), Vec::new(), Vec::new());
+        let (turned_away, cut_off) = (LogLimit::default(), LogLimit::default());
         Ok(Self {
             listener,
             accepting,
@@ -92,7 +94,7 @@ impl Opening {
         self.flag.waker()
     }
 
-    /// Connections that have not said what they are for.
+    /// How many connections have sent no valid hello yet.
     pub(crate) fn strangers(&self) -> usize {
         self.strangers.len()
     }
@@ -110,54 +112,54 @@ impl Opening {
         self.calls.get_mut(host)?.made.take()
     }
 
-    /// The call is as far as this link.
-    pub(crate) fn set_link(&mut self, host: &str, link: Key) {
+    /// The connection of the call is made, and has this link.
+    pub(crate) fn set_link(&mut self, host: &str, link: SlotKey) {
         if let Some(call) = self.calls.get_mut(host) {
             call.link = Some(link);
         }
     }
 
     /// A call is refused for good.
-    pub(crate) fn call_refused(&mut self, host: &str, why: LinkUpError) {
+    pub(crate) fn call_refused(&mut self, host: &str, why: LinkError) {
         if let Some(call) = self.calls.get_mut(host) {
             call.link = None;
             call.fail(why);
         }
     }
 
-    /// Ends all that is being made.
-    pub(crate) fn close(&mut self) -> Vec<Key> {
+    /// Ends all links that are being made.
+    pub(crate) fn close(&mut self) -> Vec<SlotKey> {
         for call in self.calls.values_mut() {
-            call.fail(LinkUpError::Link(LinkError::Closed));
+            call.fail(LinkError::Closed);
         }
         self.told.clear();
         self.strangers.keys()
     }
 
-    /// A link to `host` that was being made is no more.
-    pub(crate) fn link_ended(&mut self, host: &str, link: Key, why: &LinkError) {
+    /// A link to `host` has ended; a call that was making it has failed.
+    pub(crate) fn link_ended(&mut self, host: &str, link: SlotKey, why: &LinkError) {
         self.unlisted.retain(|(_, kept)| *kept != link);
         if let Some(call) = self.calls.get_mut(host)
             && call.link.take_if(|known| *known == link).is_some()
         {
-            call.fail(LinkUpError::Link(why.clone()));
+            call.fail(why.clone());
         }
     }
 
     /// Ends a call that is under way.
     pub(super) fn call_failed(&mut self, host: &str, why: LinkError) {
         if let Some(call) = self.calls.get_mut(host).filter(|call| call.failed.is_none()) {
-            call.fail(LinkUpError::Link(why));
+            call.fail(why);
         }
     }
 }
 
-impl Calling {
+impl LinkAttempt {
     pub(super) const fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    fn fail(&mut self, why: LinkUpError) {
+    fn fail(&mut self, why: LinkError) {
         self.failed = Some(why);
         self.waiters.wake();
     }
@@ -168,38 +170,38 @@ pub(super) fn accept(listener: &Arc<Listener>) -> Accepting {
     Box::pin(async move { listener.accept().await })
 }
 
-impl Core {
+impl LinksCore {
     /// The link to a host, which is made if there is none.
     pub(crate) fn link(
         self: &Arc<Self>,
         host: &str,
         deadline: Deadline,
-    ) -> Result<Key, LinkUpError> {
+    ) -> Result<SlotKey, LinkError> {
         let made = self.wait(deadline, |state, waker| state.link_to(host, deadline, waker));
         match made {
             Ok(made) => made,
-            Err(Stopped::InHandler) => Err(LinkUpError::InHandler),
-            Err(Stopped::TimedOut { waited }) => {
+            Err(WaitStopped::InHandler) => Err(LinkError::InHandler),
+            Err(WaitStopped::TimedOut { waited }) => {
                 let known = self.state.with(|state| state.give_up(host));
                 let peer = host.to_owned();
-                Err(known.unwrap_or(LinkUpError::TimedOut { peer, waited }))
+                Err(known.unwrap_or(LinkError::TimedOut { peer, waited }))
             }
         }
     }
 }
 
-impl State {
+impl LinksState {
     pub(crate) fn link_to(
         &mut self,
         host: &str,
         deadline: Deadline,
         waker: Option<&Waker>,
-    ) -> Option<Result<Key, LinkUpError>> {
-        if let Some(link) = self.hosts.get(host) {
-            return Some(Ok(*link));
+    ) -> Option<Result<SlotKey, LinkError>> {
+        if let Some(link) = self.links.to_host(host) {
+            return Some(Ok(link));
         }
         if self.closed {
-            return Some(Err(LinkUpError::Link(LinkError::Closed)));
+            return Some(Err(LinkError::Closed));
         }
         if let Some(call) = self.opening.calls.get_mut(host) {
             if let Some(why) = call.failed.take() {
@@ -210,22 +212,22 @@ impl State {
             return None;
         }
         if host == self.fixed.nic.host() {
-            return Some(Err(LinkUpError::Oneself));
+            return Some(Err(LinkError::Oneself));
         }
         let Some(connecting) = self.connecting(host, deadline) else {
             return Some(Err(not_allowed(host)));
         };
         let connecting = Some(connecting);
-        let mut call = Calling { connecting, ..Calling::default() };
+        let mut call = LinkAttempt { connecting, ..LinkAttempt::default() };
         call.waiters.wait(waker);
         self.opening.calls.insert(host.to_owned(), call);
         self.open_more();
         None
     }
 
-    /// Nobody has answered in time. Others that wait for the same call anew. Why the call has
-    /// failed, if the fabric says so by now.
-    pub(crate) fn give_up(&mut self, host: &str) -> Option<LinkUpError> {
+    /// Gives up a call whose deadline has passed. Other threads that wait for the same host call again.
+    /// Returns why the call has failed, if the fabric knows by now.
+    pub(crate) fn give_up(&mut self, host: &str) -> Option<LinkError> {
         self.open_more();
         let mut call = self.opening.calls.remove(host)?;
         call.waiters.wake();
@@ -269,7 +271,7 @@ impl State {
         self.part_from_unlisted(now);
         let hosts: Vec<String> = self.opening.calls.keys().cloned().collect();
         for host in hosts {
-            if self.hosts.contains_key(&host) {
+            if self.links.to_host(&host).is_some() {
                 let call = self.opening.calls.remove(&host);
                 call.into_iter().for_each(|mut call| call.waiters.wake());
             } else {
@@ -297,7 +299,7 @@ impl State {
             let id = vi.id();
             let stranger = Stranger { vi, lands, hello: None, until };
             let key = self.opening.strangers.insert(stranger);
-            self.set_place(id, Some(Place::Stranger(key)));
+            self.connections.insert(id, ConnectionOwner::Stranger(key));
         }
     }
 
@@ -329,13 +331,13 @@ impl State {
         }
     }
 
-    pub(crate) fn lands(&self) -> Arc<Lands> {
-        Arc::new(Lands::new(Arc::clone(&self.fixed.depot)))
+    pub(crate) fn lands(&self) -> Arc<Placement> {
+        Arc::new(Placement::new(Arc::clone(&self.fixed.depot)))
     }
 
     /// Posts what a connection receives into.
-    fn post_receives(&self, vi: &Vi, lands: &Arc<Lands>) {
-        let landing: Arc<dyn Landing> = lands.clone();
+    fn post_receives(&self, vi: &Vi, lands: &Arc<Placement>) {
+        let landing: Arc<dyn DirectPlacement> = lands.clone();
         post_receives(vi, self.fixed.receives(), u64::MAX, &landing);
     }
 
@@ -358,7 +360,7 @@ impl State {
         match call.connect_more(&waker) {
             Ok(true) => self.say_hello(host),
             Ok(false) => {}
-            Err(why) => call.fail(LinkUpError::Connect(why)),
+            Err(why) => call.fail(LinkError::Connect(why)),
         }
     }
 
@@ -378,24 +380,30 @@ impl State {
         self.pump(link);
     }
 
-    pub(crate) fn hello(&self, link: u64) -> Control {
+    pub(crate) fn hello(&self, link: u64) -> LinkControl {
         let (host, incarnation) = (self.fixed.nic.host().to_owned(), self.fixed.incarnation);
-        Control::Hello(Hello { version: VERSION, link, incarnation, host })
+        LinkControl::Hello(LinkHello { version: VERSION, link, incarnation, host })
     }
 
     /// A link over a connection that has its receives.
-    pub(super) fn add_line(&mut self, host: &str, vi: Vi, lands: Arc<Lands>, called: bool) -> Key {
+    pub(super) fn add_line(
+        &mut self,
+        host: &str,
+        vi: Vi,
+        lands: Arc<Placement>,
+        called: bool,
+    ) -> SlotKey {
         let id = vi.id();
-        let mut line = Line::new(host, &self.fixed, lands, Carrier::new(vi), called);
+        let mut line = LinkSide::new(host, &self.fixed, lands, LinkConnection::new(vi), called);
         self.counters.made += 1;
         line.made = self.counters.made;
         let link = self.links.insert(line);
-        self.set_place(id, Some(Place::Link(link)));
+        self.connections.insert(id, ConnectionOwner::Link(link));
         link
     }
 }
 
-impl Calling {
+impl LinkAttempt {
     /// Whether the connection is made now.
     fn connect_more(&mut self, waker: &Waker) -> Result<bool, ConnectError> {
         let mut context = Context::from_waker(waker);
@@ -412,9 +420,9 @@ impl Calling {
 
 /// What links listen for.
 const SERVICE: &str = "egret.link";
-/// Connections that have not said what they are for; more, if all peers that there may be come.
+/// Connections without a valid hello, at most; more, if all allowed peers connect at once.
 const STRANGERS_MAX: usize = 64;
-/// Links that one stranger may be about to make: one, and one before that which it has given up.
+/// Connections without a valid hello of one peer, at most: one, and an older one that it has given up.
 const STRANGER_MAX: usize = 2;
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// When a call that crossed another is tried again, should the other not come through.

@@ -1,42 +1,49 @@
-//! How the links of a nic are to be.
+//! Options of the links of a nic.
 
 use egret_net::vi::Reliability;
 
 use crate::flow::FlowTerms;
 
-/// How the links of a nic are to be. The defaults are right for most.
+/// Options of the links of a nic. The defaults are right for most programs.
+///
+/// ```
+/// use egret_node::LinksOptions;
+///
+/// let options = LinksOptions::default().budget(1 << 30).pool_size(100);
+/// assert_eq!((options.window, options.peers_max), (256, 116));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinksOptions {
-    /// Messages that may be under way by each mapping of an endpoint here.
+    /// Messages that each mapping to an endpoint of this side may have under way.
     pub window: u32,
-    /// Messages of all links together that may be under way by mappings of endpoints here: each
-    /// takes up to 4 KiB until its handler has run.
+    /// Messages that all mappings to endpoints of this side may have under way together. Each takes
+    /// up to 4 KiB until its handler has run.
     ///
-    /// A mapping takes its window of them, for as long as it lasts. A quarter is shared out among
-    /// [`peers_max`](Self::peers_max) peers: its share each peer can have, whatever the others do.
-    /// The rest is for who comes first, but a mapping gets no more than its peer's share and a quarter
-    /// of that rest: where little is left, windows are smaller than asked for, and where not even 16
-    /// messages are, an endpoint is [not mapped](crate::am::MapError::NoRoom). Nothing is allocated
-    /// before use.
+    /// A mapping reserves its window of these messages for as long as it lasts. A quarter of them is
+    /// shared out among [`peers_max`](Self::peers_max) peers: each peer can have its share, whatever
+    /// the others do. The rest is served in the order of requests, but a mapping gets no more than the
+    /// share of its peer and a quarter of that rest. Where little is left, windows are smaller than
+    /// asked for; where fewer than 16 messages are left, an endpoint is
+    /// [not mapped](crate::am::MessageError::NoRoom). Nothing is allocated before use.
     pub messages: u64,
-    /// Bytes of data that may be on their way here and not yet taken, all links together.
+    /// Bytes of data that peers may send to this side before it has taken them, all links together.
     ///
-    /// A quarter of it is shared out among [`peers_max`](Self::peers_max) peers: its share each
-    /// peer can have, whatever the others do. If that is less than two mappings or channels take,
-    /// 16 KiB each, up to half is shared out, and nothing if half is too little for one. A node
-    /// that has 256 MiB or more [raises](crate::Links::set_pool_size) it in a pool so large that
-    /// half is too little for two.
+    /// A quarter of the budget is shared out among [`peers_max`](Self::peers_max) peers: each peer can
+    /// have its share, whatever the others do. If a share is less than two mappings or channels need,
+    /// 16 KiB each, up to half of the budget is shared out, and nothing if half is too little for one.
+    /// A node whose budget is 256 MiB or more [raises](crate::Links::set_pool_size) it in a pool so
+    /// large that half of it is too little for two.
     pub budget: u64,
-    /// Links that others may have to this nic. Who calls when there are as many takes the place
-    /// of the oldest link by which nothing is mapped and no channel or path open; if there is none it is
-    /// [refused](crate::link::LinkUpError::Full). Links that this side calls for are not refused.
+    /// Links that this nic accepts. A caller beyond this number replaces the oldest link without
+    /// mappings, channels and paths; if there is no such link, the caller is
+    /// [refused](crate::link::LinkError::Full). Links that this side makes are not refused.
     pub peers_max: u32,
-    /// Whether a thread drives the links when nobody waits. There is none in a simulated
-    /// world.
+    /// Whether a background thread drives the links when no thread waits. There is none in a
+    /// simulated world.
     pub background: bool,
-    /// What the connections are to be: unreliable ones, if the nic has no others or if
-    /// asked for, get what is missing from the links.
+    /// The reliability level of the connections. If the nic does not offer it, `Reception` or
+    /// `Delivery` is used.
     pub reliability: Reliability,
 }
 
@@ -49,57 +56,61 @@ impl Default for LinksOptions {
 }
 
 impl LinksOptions {
-    /// Lets so many messages of each mapping be under way.
+    /// Sets [`window`](Self::window).
     ///
     /// # Panics
     ///
-    /// If that is none.
+    /// If `messages` is 0.
     #[must_use]
     pub const fn window(mut self, messages: u32) -> Self {
-        assert!(messages > 0, "a window of nothing lets nothing through");
+        assert!(messages > 0, "LinksOptions::window must be at least 1");
         self.window = messages;
         self
     }
 
-    /// Admits at most so many messages, of all mappings together.
+    /// Sets [`messages`](Self::messages).
     ///
     /// # Panics
     ///
-    /// If that is too little for one mapping, 16.
+    /// If `messages` is below 16, which one mapping needs.
     #[must_use]
     pub const fn messages(mut self, messages: u64) -> Self {
-        assert!(messages >= WINDOW_LEAST, "no mapping finds room in less than 16 messages");
+        assert!(
+            messages >= WINDOW_LEAST,
+            "LinksOptions::messages must be at least 16, which one mapping needs"
+        );
         self.messages = messages;
         self
     }
 
-    /// How messages are shared out among peers.
+    /// How messages are shared out among peers: as a budget in which one message is one byte.
     pub(crate) const fn admits(&self) -> FlowTerms {
         let (bytes, guarantee) = (self.messages, WINDOW_LEAST);
         FlowTerms { bytes, guarantee, window_max: bytes, peers: self.peers_max as u64 }
     }
 
-    /// Takes at most so many bytes of data that are not yet used.
+    /// Sets [`budget`](Self::budget).
     #[must_use]
     pub const fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
     }
 
-    /// Lets others have so many links.
+    /// Sets [`peers_max`](Self::peers_max).
     ///
     /// # Panics
     ///
-    /// If that is none.
+    /// If `links` is 0.
     #[must_use]
     pub const fn peers_max(mut self, links: u32) -> Self {
-        assert!(links > 0, "a nic without links has nobody to talk to");
+        assert!(links > 0, "LinksOptions::peers_max must be at least 1");
         self.peers_max = links;
         self
     }
 
-    /// As many links as a pool of this size needs: one of each node, and 16 for the registry,
-    /// for tools, and for nodes that start again before their former link is known to be dead.
+    /// Sets [`peers_max`](Self::peers_max) to what a pool of this size needs: one link for each node,
+    /// and 16 for the registry, for tools, and for nodes that restart before their former link is
+    /// known to be dead.
     #[must_use]
     pub const fn pool_size(self, nodes: u32) -> Self {
         self.peers_max(Self::pool_peers(nodes))
@@ -110,14 +121,14 @@ impl LinksOptions {
         nodes.saturating_add(16)
     }
 
-    /// Drives the links in the background, or not.
+    /// Sets [`background`](Self::background).
     #[must_use]
     pub const fn background(mut self, background: bool) -> Self {
         self.background = background;
         self
     }
 
-    /// Connects at this level.
+    /// Sets [`reliability`](Self::reliability).
     #[must_use]
     pub const fn reliability(mut self, level: Reliability) -> Self {
         self.reliability = level;
@@ -125,5 +136,5 @@ impl LinksOptions {
     }
 }
 
-/// Messages that a mapping is charged with, at least.
+/// Messages that a mapping reserves at least.
 const WINDOW_LEAST: u64 = 16;

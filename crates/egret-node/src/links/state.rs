@@ -1,6 +1,7 @@
-//! The tables of all links, and what happens in them when something completes.
+//! The state of all links of a nic, behind one lock: its tables, what completions do to them, and how
+//! a link ends.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use std::task::Waker;
 
@@ -8,178 +9,121 @@ use egret_net::buf::Buf;
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
-use super::alarm::Alarms;
-use super::allowed::Allowed;
-use super::behind::Waiters;
-use super::core::Fixed;
-pub(crate) use super::line::Line;
-use super::opening::Opening;
-use super::parting::Parting;
-use super::path::Paths;
-use super::slots::{Key, Slots};
+use super::alarm::AlarmQueue;
+use super::allow_list::AllowList;
+use super::closing::LinksClosing;
+use super::core::LinksSetup;
+use super::opening::LinkOpening;
+use super::path::PathTable;
+use super::table::{ConnectionOwner, ConnectionOwners, LinkTable};
+use super::wakers::WakerList;
 use crate::am::fault::{Fault, planted};
-use crate::am::{BundleState, EndpointState, SendError, Upcall};
-use crate::channel::table::Channels;
-use crate::flow::{Budget, FlowTerms, Inflows};
-use crate::link::arrived::Arrived;
-use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
+use crate::am::{BundleState, EndpointState, Upcall};
+use crate::channel::table::ChannelTable;
+use crate::flow::{FlowBudget, FlowTerms, Inflows};
+use crate::links::frame::ArrivedFrame;
+use crate::links::{Fate, FrameHead, FrameKind, LinkCounters, LinkError, LinkLane};
+use crate::slots::{SlotKey, SlotTable};
 
-/// Everything that the links of a nic know.
-pub(crate) struct State {
-    pub(crate) fixed: Fixed,
-    pub(crate) endpoints: Slots<EndpointState>,
-    pub(crate) names: BTreeMap<String, Key>,
-    pub(crate) links: Slots<Line>,
-    /// The link to use for each host.
-    pub(crate) hosts: BTreeMap<String, Key>,
-    vis: BTreeMap<ViId, Place>,
-    /// The connection that something completed on last.
-    last: Option<(ViId, Place)>,
-    pub(crate) bundles: Slots<BundleState>,
+/// The state of the links of a nic. Each part has a file with its type and rules; the methods of this
+/// type are those that concern several parts.
+pub(crate) struct LinksState {
+    pub(crate) fixed: LinksSetup,
+    pub(crate) endpoints: SlotTable<EndpointState>,
+    pub(crate) names: BTreeMap<String, SlotKey>,
+    pub(crate) links: LinkTable,
+    pub(super) connections: ConnectionOwners,
+    pub(crate) bundles: SlotTable<BundleState>,
     pub(crate) upcalls: VecDeque<Box<Upcall>>,
-    /// Boxes of what was served, to be used again.
+    /// Boxes of upcalls that were served, to be used again.
     #[expect(clippy::vec_box, reason = "what is kept is the boxes")]
     pub(crate) spare: Vec<Box<Upcall>>,
-    /// Bundles with upcalls whose thread has left.
-    pub(crate) left: VecDeque<Key>,
-    /// Memory for frames, to be used again.
+    /// Bundles with upcalls whose thread has left them to another.
+    pub(crate) left: VecDeque<SlotKey>,
+    /// Buffers of frames that were handled, to be used again.
     pub(super) scratch: Vec<Vec<u8>>,
-    /// Short frames that were drained, and are to be heard.
-    pub(super) drained: Vec<(ViId, Result<Arrived, &'static str>)>,
-    /// Links whose short frames wait for room.
-    pub(super) blocked: BTreeSet<Key>,
-    /// What has failed, and links that are known to be broken, until all short frames that came
-    /// before are heard.
+    /// Short frames that were drained, and are handled after the drain.
+    pub(super) drained: Vec<(ViId, Result<ArrivedFrame, &'static str>)>,
+    /// Completions that have failed, until all short frames that came before are handled.
     failed: Vec<Completion>,
-    broken: BTreeSet<Key>,
     /// Tasks that are to be woken at a moment.
-    pub(super) alarms: Alarms,
+    pub(super) alarms: AlarmQueue,
     pub(crate) inflows: Inflows,
-    /// Messages that peers may have under way, by their mappings.
-    pub(crate) admitted: Budget,
-    pub(crate) channels: Channels,
-    pub(crate) opening: Opening,
-    pub(super) allowed: Allowed,
-    /// Links that were called for, ever: each has a higher number.
+    /// The budget of messages that peers may have under way, by their mappings.
+    pub(crate) admitted: FlowBudget,
+    pub(crate) channels: ChannelTable,
+    pub(crate) opening: LinkOpening,
+    pub(super) allowed: AllowList,
+    /// How many links this side has called for; the number of the last one.
     pub(super) numbers: u64,
-    pub(crate) paths: Paths,
-    pub(crate) parting: Option<Parting>,
-    /// When what is fed just now was taken in, if that was asked for.
+    pub(crate) paths: PathTable,
+    pub(crate) parting: Option<LinksClosing>,
+    /// When the frames that are being handled were received, once a handler of frames has asked.
     pub(super) came: Option<Instant>,
-    /// Handlers that were run.
+    /// How many handlers have run.
     pub(crate) jobs: u64,
-    /// Whether who drives waits for what another thread may do.
+    /// Whether the thread that drives waits for an event that another thread may cause.
     pub(crate) role_waits: bool,
-    /// Who waits for one to be run.
-    pub(crate) servers: Waiters,
-    /// Whether no links are made any more.
+    /// Tasks that wait for a handler to have run.
+    pub(crate) servers: WakerList,
+    /// Whether the links are closed: none is made any more.
     pub(crate) closed: bool,
     pub(crate) counters: LinkCounters,
-    /// Why the last one was cut off.
+    /// Why a link was cut off last.
     pub(crate) cut_off_last: Option<LinkError>,
 }
 
-/// What a connection belongs to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
-    Link(Key),
-    Stranger(Key),
-    Path(Key),
-}
-
-impl State {
-    pub(crate) fn new(fixed: Fixed, opening: Opening, paths: Paths) -> Self {
+impl LinksState {
+    pub(crate) fn new(fixed: LinksSetup, opening: LinkOpening, paths: PathTable) -> Self {
         let peers = u64::from(fixed.options.peers_max);
         let terms = FlowTerms::of(fixed.options.budget).shared_by(peers);
         Self {
-            endpoints: Slots::default(),
+            endpoints: SlotTable::default(),
             names: BTreeMap::new(),
-            links: Slots::default(),
-            hosts: BTreeMap::new(),
-            vis: BTreeMap::new(),
-            last: None,
+            links: LinkTable::default(),
+            connections: ConnectionOwners::default(),
             upcalls: VecDeque::new(),
             spare: Vec::new(),
             left: VecDeque::new(),
-            bundles: Slots::default(),
+            bundles: SlotTable::default(),
             scratch: Vec::new(),
             drained: Vec::new(),
-            blocked: BTreeSet::new(),
             failed: Vec::new(),
-            broken: BTreeSet::new(),
-            alarms: Alarms::default(),
-            inflows: Inflows::new(Budget::new(terms)),
-            admitted: Budget::new(fixed.options.admits()),
+            alarms: AlarmQueue::default(),
+            inflows: Inflows::new(FlowBudget::new(terms)),
+            admitted: FlowBudget::new(fixed.options.admits()),
             fixed,
-            channels: Channels::new(),
+            channels: ChannelTable::new(),
             opening,
-            allowed: Allowed::default(),
+            allowed: AllowList::default(),
             numbers: 0,
             paths,
             parting: None,
             came: None,
             jobs: 0,
             role_waits: false,
-            servers: Waiters::default(),
+            servers: WakerList::default(),
             closed: false,
             counters: LinkCounters::default(),
             cut_off_last: None,
         }
     }
 
-    /// A link that lives.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not.
-    #[inline]
-    pub(crate) fn live(&mut self, link: Key) -> Result<&mut Line, LinkError> {
-        let Some(line) = self.links.get(link) else { return Err(LinkError::Closed) };
-        match &line.ended {
-            None => Ok(line),
-            Some(why) => Err(why.clone()),
-        }
-    }
-
-    /// A link that lives, and has this mapping.
-    #[inline]
-    pub(crate) fn live_mapping(&mut self, link: Key, number: Key) -> Result<&mut Line, SendError> {
-        let line = self.live(link)?;
-        match line.am.outgoing.get(number) {
-            Some(_) => Ok(line),
-            None => Err(SendError::Unmapped),
-        }
-    }
-
-    /// When what is fed just now was taken in: the clock is asked once for all of it.
+    /// When the frames that are being handled were received: the clock is read once for all of them.
     #[inline]
     pub(crate) fn came(&mut self) -> Instant {
         *self.came.get_or_insert_with(|| self.fixed.nic.now())
     }
 
-    /// Sends what waits to be sent.
+    /// Sends what waits to be sent by a link.
     #[inline]
-    pub(crate) fn pump(&mut self, link: Key) {
-        if self.links.get(link).is_some_and(|line| line.has_more()) {
-            self.pump_more(link);
+    pub(crate) fn pump(&mut self, link: SlotKey) {
+        if self.links.pump(link) {
+            self.cut_off(link, "it sends requests and does not receive their answers");
         }
     }
 
-    fn pump_more(&mut self, link: Key) {
-        if let Some(line) = self.links.get(link) {
-            if line.pump() {
-                self.blocked.insert(link);
-            }
-            let broken = line.carrier.broken();
-            if line.is_flooded() {
-                self.cut_off(link, "it asks, and does not listen");
-            } else if broken.is_some() {
-                self.broken.insert(link);
-            }
-        }
-    }
-
-    /// Takes what has completed; what has failed is for [later](Self::end_broken).
+    /// Handles a completion; a failed one only [later](Self::end_broken).
     #[inline]
     pub(crate) fn completed_or_put_aside(&mut self, completion: Completion) {
         if completion.status.is_ok() {
@@ -189,7 +133,7 @@ impl State {
         }
     }
 
-    /// Ends what is known to have ended: all that came before was heard.
+    /// Handles failed completions and ends broken links: all frames that came before were handled.
     #[inline]
     pub(crate) fn end_broken(&mut self) {
         if !self.failed.is_empty() {
@@ -197,13 +141,8 @@ impl State {
                 self.completed(completion);
             }
         }
-        if !self.broken.is_empty() {
-            for link in std::mem::take(&mut self.broken) {
-                let broken = self.links.get(link).and_then(|line| line.carrier.broken());
-                if let Some(why) = broken {
-                    self.broke(link, &why);
-                }
-            }
+        for (link, why) in self.links.take_broken() {
+            self.broke(link, &why);
         }
     }
 
@@ -227,7 +166,7 @@ impl State {
         Some(self.jobs)
     }
 
-    /// What the links have done, those that live included.
+    /// The counters, with those of links that have not ended.
     pub(crate) fn count(&mut self) -> LinkCounters {
         let mut counters = self.counters;
         for (_, line) in self.links.iter_mut().filter(|(_, line)| line.ended.is_none()) {
@@ -244,11 +183,11 @@ impl State {
     }
 
     /// Closes a link on this side.
-    pub(crate) fn close_link(&mut self, link: Key) {
+    pub(crate) fn close_link(&mut self, link: SlotKey) {
         self.end(link, |_| LinkError::Closed);
     }
 
-    /// Whether there is something to do that nothing completes for.
+    /// Whether there is work that no completion announces.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.alarms.is_set() || self.is_busy_opening() || self.parting.is_some()
@@ -263,48 +202,28 @@ impl State {
         self.ring_alarms();
     }
 
-    /// Something has completed.
+    /// Handles a completion.
     #[inline]
     pub(crate) fn completed(&mut self, completion: Completion) {
-        match self.place(completion.vi) {
-            Some(Place::Link(link)) if completion.op == OpKind::Recv => {
+        match self.connections.owner(completion.vi) {
+            Some(ConnectionOwner::Link(link)) if completion.op == OpKind::Recv => {
                 self.received(link, completion);
             }
-            Some(Place::Link(link)) => self.sent(link, completion),
-            // It has ended, or has not said hello.
-            Some(Place::Stranger(stranger)) => self.send_away(stranger),
-            Some(Place::Path(path)) => self.path_broke(path, &completion),
+            Some(ConnectionOwner::Link(link)) => self.sent(link, completion),
+            // The connection has ended, or its peer has posted before its hello.
+            Some(ConnectionOwner::Stranger(stranger)) => self.send_away(stranger),
+            Some(ConnectionOwner::Path(path)) => self.path_broke(path, &completion),
             None => {}
         }
     }
 
-    #[inline]
-    pub(super) fn place(&mut self, vi: ViId) -> Option<Place> {
-        if let Some((last, place)) = self.last
-            && last == vi
-        {
-            return Some(place);
-        }
-        let place = self.vis.get(&vi).copied()?;
-        self.last = Some((vi, place));
-        Some(place)
-    }
-
-    pub(crate) fn set_place(&mut self, vi: ViId, place: Option<Place>) {
-        self.last = None;
-        match place {
-            Some(place) => self.vis.insert(vi, place),
-            None => self.vis.remove(&vi),
-        };
-    }
-
     /// A frame of the bulk lane. Its receive, whose own memory is copied, is posted again at once.
     #[inline]
-    fn received(&mut self, link: Key, completion: Completion) {
+    fn received(&mut self, link: SlotKey, completion: Completion) {
         if let Err(why) = &completion.status {
             return self.broke(link, &why.clone());
         }
-        let head = Head::from_bits(completion.tag);
+        let head = FrameHead::from_bits(completion.tag);
         let len = usize::try_from(completion.len).unwrap_or(usize::MAX);
         let mut receive = completion.into_descriptor();
         let landed = receive.take_landed();
@@ -312,18 +231,18 @@ impl State {
         let own = self.copied(own);
         self.give_back(link, receive);
         let heard = match head {
-            Some(head) if head.kind.lane() != Lane::Bulk => Err("a frame on the wrong lane"),
-            Some(head) => self.hear(link, Arrived::from_parts(head, landed, own)),
-            None => Err("a frame of no kind"),
+            Some(head) if head.kind.lane() != LinkLane::Bulk => Err("a frame on the wrong lane"),
+            Some(head) => self.hear(link, ArrivedFrame::from_parts(head, landed, own)),
+            None => Err("a frame of an unknown kind"),
         };
         if let Err(why) = heard {
             self.cut_off(link, why);
         }
     }
 
-    /// Receives into `receive` again.
+    /// Posts `receive` again.
     #[inline]
-    fn give_back(&mut self, link: Key, receive: Descriptor) {
+    fn give_back(&mut self, link: SlotKey, receive: Descriptor) {
         if let Some(line) = self.links.get(link)
             && !planted(Fault::NotPosted)
         {
@@ -332,11 +251,11 @@ impl State {
     }
 
     #[inline]
-    fn sent(&mut self, link: Key, completion: Completion) {
+    fn sent(&mut self, link: SlotKey, completion: Completion) {
         if let Err(why) = &completion.status
             && !matches!(why, ViError::RemoteAccess(_))
         {
-            // It is with the fabric until the link is known to be no more: so it is told.
+            // A frame of a link that is not known to have ended: the connection has failed.
             self.broke(link, &why.clone());
         }
         let Some(line) = self.links.get(link) else { return };
@@ -361,40 +280,40 @@ impl State {
         }
     }
 
-    /// The peer has a frame.
+    /// The peer has acknowledged a posted frame.
     #[inline]
-    pub(crate) fn acknowledged(&mut self, link: Key, frame: Descriptor) {
-        if frame.tag() >> 60 >= Kind::Part as u64 {
+    pub(crate) fn acknowledged(&mut self, link: SlotKey, frame: Descriptor) {
+        if frame.tag() >> 60 >= FrameKind::Part as u64 {
             self.channel_came_back(link, frame, None);
-        } else if frame.tag() >> 60 >= Kind::Bulk as u64 {
+        } else if frame.tag() >> 60 >= FrameKind::Bulk as u64 {
             self.sent_data(link, frame);
         }
     }
 
-    /// A connection failed.
+    /// Ends a link whose connection has failed.
     #[cold]
-    pub(crate) fn broke(&mut self, link: Key, why: &ViError) {
+    pub(crate) fn broke(&mut self, link: SlotKey, why: &ViError) {
         self.end(link, |peer| LinkError::of(&peer, why));
     }
 
-    /// The peer did what no honest one does.
+    /// Ends a link whose peer has broken the protocol.
     #[cold]
-    pub(crate) fn cut_off(&mut self, link: Key, why: &str) {
+    pub(crate) fn cut_off(&mut self, link: SlotKey, why: &str) {
         self.end(link, |peer| LinkError::CutOff { peer, why: why.to_owned() });
     }
 
-    /// Ends a link, and accounts for everything that is under way.
+    /// Ends a link, and settles what becomes of every message that is under way.
     #[cold]
-    pub(crate) fn end(&mut self, link: Key, why: impl FnOnce(String) -> LinkError) {
+    pub(crate) fn end(&mut self, link: SlotKey, why: impl FnOnce(String) -> LinkError) {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else { return };
-        // Who was told so may be faster in closing it.
+        // The peer, which was told the reason, may be faster in closing the link.
         let why = if line.parts { LinkError::Closed } else { why(line.peer.clone()) };
         line.ended = Some(why.clone());
         self.counters.ended += 1;
         if let LinkError::CutOff { peer, why: reason } = &why {
             self.counters.cut_off += 1;
             self.cut_off_last = Some(why.clone());
-            if let Some(others) = self.opening.cut_off.say(self.fixed.nic.now()) {
+            if let Some(others) = self.opening.cut_off.permit(self.fixed.nic.now()) {
                 tracing::warn!(peer, others, "cut off: {reason}");
             }
         }
@@ -402,13 +321,11 @@ impl State {
         let mut unsent = line.carrier.close();
         let never = Fate::NotDelivered;
         unsent.extend(line.take_waiting().into_iter().map(|frame| (frame, never)));
-        for lane in Lane::ALL {
+        for lane in LinkLane::ALL {
             unsent.extend(std::iter::from_fn(|| Some((line.pop(lane)?, never))));
         }
         let peer = line.peer.clone();
-        if self.hosts.get(&peer) == Some(&link) {
-            self.hosts.remove(&peer);
-        }
+        self.links.leave_host(&peer, link);
         for (frame, fate) in unsent {
             self.undelivered(link, frame, fate);
         }
@@ -419,16 +336,16 @@ impl State {
         self.forget_if_done(link);
     }
 
-    /// The same, where links seldom are dead.
+    /// As `forget_if_done`, where links have seldom ended.
     #[inline]
-    pub(crate) fn forget_if_ended(&mut self, link: Key) {
+    pub(crate) fn forget_if_ended(&mut self, link: SlotKey) {
         if self.links.get(link).is_some_and(|line| line.ended.is_some()) {
             self.forget_if_done(link);
         }
     }
 
-    /// Forgets a dead link when nobody can ask for anything of it.
-    pub(crate) fn forget_if_done(&mut self, link: Key) {
+    /// Removes a link that has ended, once no call, mapping or posted frame refers to it.
+    pub(crate) fn forget_if_done(&mut self, link: SlotKey) {
         let Some(line) = self.links.get(link) else { return };
         if line.ended.is_none() || !line.carrier.is_quiet() {
             return;
@@ -440,7 +357,7 @@ impl State {
             && am.outgoing.len() == 0
             && let Some(line) = self.links.remove(link)
         {
-            self.set_place(line.carrier.id(), None);
+            self.connections.remove(line.carrier.id());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Futures that go on by themselves.
+//! Futures that the thread polls which wakes them.
 
 use std::fmt;
 use std::future::Future;
@@ -12,9 +12,9 @@ use egret_net::vi::contained;
 
 use super::awaited::for_others;
 
-/// A future that goes on by itself: whoever wakes it polls it, which is mostly a thread that drives
-/// links. So it must not wait otherwise than by awaiting. Dropped, the future is dropped too, when
-/// nobody polls it.
+/// A future that needs no executor: the thread that wakes the future polls it, which is mostly a thread
+/// that drives links. So the future must not wait otherwise than by awaiting. When the task is
+/// dropped, the future is dropped too, once no thread polls it.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,33 +24,34 @@ use super::awaited::for_others;
 /// assert!(IS_DONE.load(Ordering::Relaxed));
 /// # drop(task);
 /// ```
-#[must_use = "dropped, its future does not go on"]
-pub struct Task(Arc<Inner>);
+#[doc(hidden)]
+#[must_use = "a dropped task drops its future"]
+pub struct Task(Arc<TaskState>);
 
-struct Inner {
-    /// Wakes that nobody has answered yet. Who brings the first polls, until there is none.
+struct TaskState {
+    /// Wakes that no poll has answered yet. The thread of the first one polls until there is none.
     wakes: AtomicUsize,
-    /// Nothing while it is polled.
-    future: Mutex<Slot>,
+    /// `None` inside while it is polled.
+    future: Mutex<TaskFuture>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct TaskFuture {
     future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     is_dropped: bool,
 }
 
 impl Task {
-    /// Begins a future.
+    /// Polls a future for the first time.
     pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
-        let future = Mutex::new(Slot { future: Some(Box::pin(future)), is_dropped: false });
-        let inner = Arc::new(Inner { wakes: AtomicUsize::new(0), future });
+        let future = Mutex::new(TaskFuture { future: Some(Box::pin(future)), is_dropped: false });
+        let inner = Arc::new(TaskState { wakes: AtomicUsize::new(0), future });
         inner.wake_by_ref();
         Self(inner)
     }
 }
 
-impl Inner {
+impl TaskState {
     fn poll(self: &Arc<Self>) {
         // Without the lock: the future may drop the task.
         let Some(mut future) = self.future.lock().future.take() else { return };
@@ -70,7 +71,7 @@ impl Inner {
     }
 }
 
-impl Wake for Inner {
+impl Wake for TaskState {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }

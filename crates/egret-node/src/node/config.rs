@@ -1,4 +1,4 @@
-//! What a node is to be.
+//! Configuration of a node.
 
 use std::sync::Arc;
 
@@ -6,12 +6,20 @@ use egret_net::fabric::Fabric;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Encrypt, Nic, Secret, Trust, Wait};
 
-use super::{Properties, Property};
+use super::{JoinError, Properties, Property};
 use crate::LinksOptions;
-use crate::settings::{Key, Origin, Settings, SettingsError};
+use crate::settings::{Origin, SettingKey, Settings};
 
-/// What a node is to be: what the program says counts before what it is told from outside,
-/// if it [asks](Self::from_env) for that at all.
+/// The configuration of a node: settings of the program take precedence over those of the environment
+/// and the file, which are used if the program [reads](Self::from_env) them.
+///
+/// ```no_run
+/// use egret_node::node::{Config, Node, Property};
+///
+/// let config = Config::from_env()?.fabrics("shm,tcp").require(Property::RELIABLE).budget(64 << 20);
+/// let node = Node::join(config)?;
+/// # Ok::<(), egret_node::node::JoinError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "nothing happens until the node joins"]
 pub struct Config {
@@ -28,15 +36,15 @@ pub struct Config {
 impl Config {
     /// A node of this pool, with defaults for everything else.
     pub fn new(pool: &str) -> Self {
-        Self::of(Settings::default()).with(Key::Pool, pool)
+        Self::of(Settings::default()).with(SettingKey::Pool, pool)
     }
 
-    /// A node as the environment and the file of [settings](Settings::read) say.
+    /// The configuration of the environment and the file: see [`Settings::read`].
     ///
     /// # Errors
     ///
     /// If the file cannot be read, or says what is no setting.
-    pub fn from_env() -> Result<Self, SettingsError> {
+    pub fn from_env() -> Result<Self, JoinError> {
         let settings = Settings::read()?;
         for variable in settings.unknown() {
             tracing::warn!(%variable, "no such setting");
@@ -44,7 +52,7 @@ impl Config {
         Ok(Self::of(settings))
     }
 
-    /// A node as these settings say.
+    /// The configuration of these settings.
     pub fn of(settings: Settings) -> Self {
         Self {
             settings,
@@ -58,7 +66,7 @@ impl Config {
         }
     }
 
-    /// What it is, setting by setting.
+    /// The settings of the configuration.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
@@ -66,17 +74,17 @@ impl Config {
 
     /// The pool has so many nodes; a registry whose pool has not refuses.
     pub fn size(self, size: u32) -> Self {
-        self.with(Key::Size, &size.to_string())
+        self.with(SettingKey::Size, &size.to_string())
     }
 
-    /// Wants this place in the pool; otherwise it gets the lowest that is free.
+    /// Requests this rank; otherwise the node gets the lowest one that is free.
     pub fn rank(self, rank: u32) -> Self {
-        self.with(Key::Rank, &rank.to_string())
+        self.with(SettingKey::Rank, &rank.to_string())
     }
 
-    /// The registry is there.
+    /// The address of the registry.
     pub fn registry(self, address: &str) -> Self {
-        self.with(Key::Registry, address)
+        self.with(SettingKey::Registry, address)
     }
 
     /// The nodes of the pool have this secret. An empty one is an error when the node
@@ -95,12 +103,12 @@ impl Config {
 
     /// Uses these fabrics, the best first: `"shm,tcp"`, or `"^shm"` for all but one.
     pub fn fabrics(self, list: &str) -> Self {
-        self.with(Key::Fabrics, list)
+        self.with(SettingKey::Fabrics, list)
     }
 
-    /// Trusts its peers so far.
+    /// How far the node trusts its peers.
     pub fn trust(self, trust: Trust) -> Self {
-        self.with(Key::Trust, &trust.to_string())
+        self.with(SettingKey::Trust, &trust.to_string())
     }
 
     /// Encrypts connections as this says; one of two nodes is enough to have theirs encrypted.
@@ -110,20 +118,20 @@ impl Config {
             Encrypt::Always => "on",
             Encrypt::Never => "off",
         };
-        self.with(Key::Encrypt, name)
+        self.with(SettingKey::Encrypt, name)
     }
 
-    /// Waits like this.
+    /// How threads of the node wait.
     pub fn wait(self, wait: Wait) -> Self {
         let name = match wait {
             Wait::Spin => "spin",
             Wait::Balanced => "balanced",
             Wait::Frugal => "frugal",
         };
-        self.with(Key::Wait, name)
+        self.with(SettingKey::Wait, name)
     }
 
-    /// Calls that say nothing else wait so long.
+    /// The deadline of calls that have no deadline of their own.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
         let text = match deadline.into() {
             Deadline::UntilDead => "never".to_owned(),
@@ -131,12 +139,12 @@ impl Config {
                 format!("{}us", time.as_nanos().div_ceil(1000).min(u64::MAX.into()))
             }
         };
-        self.with(Key::Deadline, &text)
+        self.with(SettingKey::Deadline, &text)
     }
 
-    /// Listens [here](egret_net::fabric::place) on networks.
+    /// The [place](egret_net::fabric::place) where the node listens on networks.
     pub fn listen(self, place: &str) -> Self {
-        self.with(Key::Listen, place)
+        self.with(SettingKey::Listen, place)
     }
 
     /// Admits so many messages that are under way, over each fabric, instead of 1,048,576:
@@ -171,33 +179,32 @@ impl Config {
         self
     }
 
-    /// Is on this nic and on no other, which may be of a simulated world. The registry is
-    /// asked over it too. What is [required](Self::require) it must have.
+    /// Uses this nic and no other, also for the registry; the nic may be of a simulated world. It must
+    /// have the properties that are [required](Self::require).
     pub fn over(mut self, nic: Nic) -> Self {
         self.over = Some(nic);
         self
     }
 
-    /// Can use another fabric, which is like this. It is used if the list of fabrics names
-    /// it.
+    /// Adds a fabric with these properties. It is used if the list of fabrics names it.
     pub fn fabric(mut self, fabric: Arc<dyn Fabric>, properties: Properties) -> Self {
         self.fabrics.push((fabric, properties));
         self
     }
 
-    /// Uses only fabrics that are like this.
+    /// Uses only fabrics with this property.
     pub fn require(mut self, property: Property) -> Self {
         self.required.push(property);
         self
     }
 
-    /// Uses no fabric that is like this.
+    /// Uses no fabric with this property.
     pub fn reject(mut self, property: Property) -> Self {
         self.rejected.push(property);
         self
     }
 
-    fn with(mut self, key: Key, value: &str) -> Self {
+    fn with(mut self, key: SettingKey, value: &str) -> Self {
         self.settings.say(key, value.to_owned(), Origin::Code);
         self
     }

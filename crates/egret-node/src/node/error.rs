@@ -1,220 +1,44 @@
-//! What can go wrong with a node.
+//! What can go wrong with a node's questions about its pool.
 
 use std::fmt;
 use std::time::Duration;
 
-use egret_net::fabric::OpenError as NicError;
-use egret_net::vi::ConnectError;
 use egret_stream::Wire;
 use thiserror::Error;
 
-use super::{Fate, NodeId};
-use crate::am::{CallError, MapError};
-use crate::link::{LinkUpError, OpenError};
-use crate::settings::SettingsError;
+use super::{Departure, NodeId};
+use crate::am::MessageError;
 
-/// Why a node is no member.
+/// Why a question about the pool has no answer, or not the one that was wanted: the registry did not
+/// do what it was asked, a node is gone, or there is no route to it.
 ///
-/// `Debug` writes what `Display` does: it is what people see of an error that `main` returns.
-#[derive(Error)]
-#[non_exhaustive]
-pub enum JoinError {
-    /// Somebody chose the secret, and it does not say which key the registry has: whoever answers
-    /// at its address could guess the secret.
-    #[error(
-        "somebody chose this secret, and whoever answers at {address} could guess it: it is proven to a \
-         registry whose key is known, and it says none; make a secret with `egret secret FILE`, open \
-         the registry with Operator::load(FILE), and set EGRET_SECRET_FILE=FILE (in the process of the \
-         registry, Registry::config() has the key)"
-    )]
-    KeyUnknown {
-        /// Where the registry is said to be.
-        address: String,
-    },
-    /// A setting is missing or means nothing.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// No fabric is left.
-    #[error("no fabric is left: {why}")]
-    NoFabric {
-        /// What became of each.
-        why: String,
-    },
-    /// A nic cannot be opened.
-    #[error("{fabric}: {why}")]
-    Nic {
-        /// Of which fabric.
-        fabric: String,
-        /// Why.
-        why: NicError,
-    },
-    /// Links cannot be opened.
-    #[error(transparent)]
-    Links(#[from] OpenError),
-    /// The registry cannot be reached, or does not let this node talk to it.
-    #[error("the registry at {address} cannot be joined: {why}; {}", advice(why))]
-    NoRegistry {
-        /// Where.
-        address: String,
-        /// Why.
-        why: MapError,
-    },
-    /// The registry did not take the node.
-    #[error("the registry at {address} refuses: {why}")]
-    Refused {
-        /// Where.
-        address: String,
-        /// Why.
-        why: Refused,
-    },
-    /// The registry did not answer, or was lost.
-    #[error("the registry at {address} was lost: {why}")]
-    Lost {
-        /// Where.
-        address: String,
-        /// How.
-        why: String,
-    },
-    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this.
-    #[error("a node cannot be joined in a handler, which must not wait: a thread of its own can")]
-    InHandler,
-    /// The deadline passed.
-    #[error("the registry at {address} has not answered within {waited:?}")]
-    TimedOut {
-        /// Where.
-        address: String,
-        /// How long was waited.
-        waited: Duration,
-    },
-}
-
-/// What helps where the registry cannot be reached.
-fn advice(why: &MapError) -> &'static str {
-    match why {
-        MapError::Up(LinkUpError::Connect(ConnectError::Secret(_))) => {
-            "EGRET_SECRET_FILE must be the file that the registry was opened with"
-        }
-        MapError::Up(LinkUpError::Connect(ConnectError::Key(_))) => {
-            "the file in EGRET_SECRET_FILE says the key of another registry: take that of the \
-             operator who opened this one"
-        }
-        _ => "is it started (`egret run`, `Registry::open`), and at this address (EGRET_REGISTRY)?",
-    }
-}
-
-impl fmt::Debug for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Why the registry refuses. It travels as it is: the order of its variants is on the wire.
-#[derive(Debug, Clone, PartialEq, Eq, Error, Wire)]
-#[non_exhaustive]
-pub enum Refused {
-    /// It speaks another version.
-    #[error("it speaks version {theirs} of the protocol, not {}", crate::registry::wire::VERSION)]
-    Version {
-        /// Which.
-        theirs: u64,
-    },
-    /// It could not read the question.
-    #[error("it cannot read the question")]
-    Unreadable,
-    /// It has another pool.
-    #[error("its pool is {pool:?}, and the node asks for another (EGRET_POOL)")]
-    OtherPool {
-        /// Its name.
-        pool: String,
-    },
-    /// The pool has another size.
-    #[error("its pool has {size} nodes, and the node asks for another size (EGRET_SIZE)")]
-    OtherSize {
-        /// How many nodes.
-        size: u32,
-    },
-    /// Somebody has the rank.
-    #[error("{by} has the rank (EGRET_RANK): it is free when {by} is gone")]
-    RankTaken {
-        /// Who.
-        by: NodeId,
-    },
-    /// The pool has no such rank.
-    #[error("its pool has the ranks below {size}, and the node asks for another (EGRET_RANK)")]
-    NoSuchRank {
-        /// How many nodes.
-        size: u32,
-    },
-    /// All places are taken.
-    #[error("all {size} nodes are there: a rank is free when one of them is gone")]
-    PoolFull {
-        /// How many nodes.
-        size: u32,
-    },
-    /// The same links have joined before.
-    #[error("it has joined already, as {id}")]
-    JoinedAlready {
-        /// Who it is there.
-        id: NodeId,
-    },
-    /// It is no member, or has left.
-    #[error("it is no member")]
-    NotMember,
-    /// The registry has declared it dead.
-    #[error("it was declared dead: {why}")]
-    Fenced {
-        /// Why.
-        why: String,
-    },
-    /// Somebody has the name.
-    #[error("the name is {owner}'s")]
-    NameTaken {
-        /// Whose.
-        owner: NodeId,
-    },
-    /// Something is larger than the registry takes.
-    #[error("{what}, of which it takes {most} at most; no setting raises that")]
-    TooLarge {
-        /// What, with its size.
-        what: String,
-        /// How much it takes.
-        most: u64,
-    },
-    /// The key has had a life in this pool: whoever has left or died comes back with a new one.
-    #[error("its key was that of {by}; a node that joins again has a new one")]
-    KeyUsed {
-        /// Whose.
-        by: NodeId,
-    },
-    /// Another member is there where the node says it is.
-    #[error(
-        "{by} is at {host}: a node is where no member is (EGRET_LISTEN), or joins when {by} is gone"
-    )]
-    HostTaken {
-        /// Where.
-        host: String,
-        /// Who.
-        by: NodeId,
-    },
-}
-
-/// Why the registry has not done what it was asked.
+/// ```
+/// use egret_node::local;
+/// use egret_node::node::NodeError;
+///
+/// let pool = local::pool(2)?;
+/// assert_eq!(pool[0].route(pool[0].id()).unwrap_err(), NodeError::Oneself);
+/// pool[0].bind("leader", b"here")?;
+/// let taken = pool[1].bind("leader", b"there").unwrap_err();
+/// assert!(matches!(taken, NodeError::NameTaken { owner, .. } if owner == pool[0].id()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum AskError {
-    /// It refuses.
+pub enum NodeError {
+    /// The registry refuses what it was asked.
     #[error("the registry refuses: {0}")]
-    Refused(#[from] Refused),
-    /// It has not answered.
+    Refused(RegistryRefusal),
+    /// The registry has not answered.
     #[error("the registry: {0}")]
-    NoAnswer(#[from] CallError),
-    /// It is lost.
+    NoAnswer(#[from] MessageError),
+    /// The registry is lost.
     #[error("the registry was lost: {why}; its pool is over, and nodes join another")]
     RegistryLost {
         /// How.
         why: String,
     },
-    /// It answers something else.
+    /// The registry has sent another answer than the request has.
     #[error("the registry answers something else")]
     OtherAnswer,
     /// This node is no member any more: it has left, or was dropped.
@@ -222,12 +46,12 @@ pub enum AskError {
         "this node, {node}, is no member of its pool any more: {fate}; `Node::join` makes another"
     )]
     NotMember {
-        /// Who it was.
+        /// The node that this was.
         node: NodeId,
         /// How it came to be none.
-        fate: Fate,
+        fate: Departure,
     },
-    /// Somebody has the name.
+    /// Another node has bound the name.
     #[error(
         "node {owner} has bound {name:?} already; `rebind` takes a name from whoever has it, and one that is \
          dropped or taken back (`unbind`) is free"
@@ -235,7 +59,7 @@ pub enum AskError {
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The node that has bound it.
         owner: NodeId,
     },
     /// Nobody has bound the name.
@@ -243,10 +67,10 @@ pub enum AskError {
     NotBound {
         /// The name.
         name: String,
-        /// How long was to be waited: not at all by who only [looks](super::Handle::try_bound).
+        /// How long was to be waited: not at all by who only [looks](super::NodeHandle::try_bound).
         waited: Duration,
         /// Who had the name last, is a member still, and has taken the name back: by
-        /// [`unbind`](super::Handle::unbind), or because what it stood for was dropped.
+        /// [`unbind`](super::NodeHandle::unbind), or because what it stood for was dropped.
         withdrawn_by: Option<NodeId>,
     },
     /// Nobody has bound the name, and the node that had it last is gone.
@@ -257,10 +81,10 @@ pub enum AskError {
     OwnerGone {
         /// The name.
         name: String,
-        /// Who had it.
+        /// The node that had bound it.
         owner: NodeId,
         /// How that node came to be gone.
-        fate: Fate,
+        fate: Departure,
     },
     /// Nobody has bound the name, and all other nodes of the pool are gone.
     #[error("nobody has bound {name:?}, and all other nodes of the pool are gone")]
@@ -268,6 +92,59 @@ pub enum AskError {
         /// The name.
         name: String,
     },
+    /// A node is no member any more.
+    #[error("{node} is gone: {fate}")]
+    Gone {
+        /// Which node.
+        node: NodeId,
+        /// How it came to be gone.
+        fate: Departure,
+    },
+    /// Not all ranks have joined within the deadline.
+    #[error("{here} of {size} nodes have joined within {waited:.1?}")]
+    NotAllJoined {
+        /// How many nodes are members.
+        here: u32,
+        /// How many nodes the pool has.
+        size: u32,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Nothing has happened in the pool within the deadline.
+    #[error("nothing has happened for {waited:?}")]
+    NoEvent {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The registry has declared this node dead: it has no peers any more.
+    #[error("this node was declared dead: {why}")]
+    Fenced {
+        /// Why.
+        why: String,
+    },
+    /// A node of this rank and incarnation has not joined, as far as this node knows.
+    #[error("{node} has not joined")]
+    Unknown {
+        /// Which node.
+        node: NodeId,
+    },
+    /// The node asked for the route to itself.
+    #[error("a node has no way to itself")]
+    Oneself,
+    /// The two nodes have no fabric in common.
+    #[error("no fabric to {node}: {why}")]
+    NoFabric {
+        /// Which node.
+        node: NodeId,
+        /// What is in the way of each fabric.
+        why: String,
+    },
+}
+
+impl From<RegistryRefusal> for NodeError {
+    fn from(why: RegistryRefusal) -> Self {
+        Self::Refused(why)
+    }
 }
 
 /// What is known of a name that nobody has.
@@ -290,97 +167,133 @@ fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> Stri
     )
 }
 
-/// Why not everybody is there.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+/// Why the registry refuses what a node asks: the cause inside of [`NodeError::Refused`] and
+/// [`JoinError::Refused`](super::JoinError::Refused).
+///
+/// It is sent as it is: the order of its variants is part of the protocol. [`NodeError`] has an example.
+///
+/// ```
+/// use egret_node::node::{JoinError, RegistryRefusal};
+///
+/// fn is_full(why: &JoinError) -> bool {
+///     matches!(why, JoinError::Refused { why: RegistryRefusal::PoolFull { .. }, .. })
+/// }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
 #[non_exhaustive]
-pub enum AbsentError {
-    /// A node is gone and has not come back.
-    #[error("{node} is gone: {fate}")]
-    Gone {
-        /// Which.
-        node: NodeId,
-        /// How.
-        fate: Fate,
+pub enum RegistryRefusal {
+    /// The registry speaks another version of the protocol.
+    Version {
+        /// The version of the registry.
+        theirs: u64,
     },
-    /// The registry is lost.
-    #[error("the registry was lost: {why}")]
-    RegistryLost {
-        /// How.
-        why: String,
+    /// The registry could not read the request.
+    Unreadable,
+    /// The registry has a pool of another name.
+    OtherPool {
+        /// The name of the registry's pool.
+        pool: String,
     },
-    /// The deadline passed.
-    #[error("{here} of {size} nodes have joined within {waited:?}")]
-    TimedOut {
-        /// How many have joined.
-        here: u32,
-        /// How many nodes there are.
+    /// The pool has another size.
+    OtherSize {
+        /// How many nodes.
         size: u32,
-        /// How long was waited.
-        waited: Duration,
     },
-}
-
-/// Why there is no way to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RouteError {
-    /// It is no member any more.
-    #[error("{node} is gone: {fate}")]
-    Gone {
-        /// Which.
-        node: NodeId,
-        /// How.
-        fate: Fate,
+    /// A member has the rank.
+    RankTaken {
+        /// That node.
+        by: NodeId,
     },
-    /// The registry has declared this node dead: it has no peers any more.
-    #[error("this node was declared dead: {why}")]
+    /// The pool has no such rank.
+    NoSuchRank {
+        /// How many nodes.
+        size: u32,
+    },
+    /// All ranks are taken.
+    PoolFull {
+        /// How many nodes.
+        size: u32,
+    },
+    /// The same links have joined before.
+    JoinedAlready {
+        /// The node that joined over these links.
+        id: NodeId,
+    },
+    /// The node is no member, or has left.
+    NotMember,
+    /// The registry has declared the node dead.
     Fenced {
         /// Why.
         why: String,
     },
-    /// This node is no member any more: it has left, or was dropped.
-    #[error("this node, {node}, is no member of its pool any more: {fate}")]
-    NotMember {
-        /// Who it was.
-        node: NodeId,
-        /// How it came to be none.
-        fate: Fate,
+    /// Another node has bound the name.
+    NameTaken {
+        /// The node that has bound it.
+        owner: NodeId,
     },
-    /// Nobody has heard of it.
-    #[error("{node} has not joined")]
-    Unknown {
-        /// Which.
-        node: NodeId,
+    /// Something is larger than the registry takes.
+    TooLarge {
+        /// What is too large, with its size.
+        what: String,
+        /// The most that the registry takes.
+        most: u64,
     },
-    /// It is this one.
-    #[error("a node has no way to itself")]
-    Oneself,
-    /// The two have no fabric in common.
-    #[error("no fabric to {node}: {why}")]
-    NoFabric {
-        /// Which.
-        node: NodeId,
-        /// What is in the way of each.
-        why: String,
+    /// The key has had a life in this pool: whoever has left or died comes back with a new one.
+    KeyUsed {
+        /// The node whose key it was.
+        by: NodeId,
+    },
+    /// Another member has one of the hosts of the node.
+    HostTaken {
+        /// The host.
+        host: String,
+        /// That node.
+        by: NodeId,
     },
 }
 
-#[cfg(test)]
-mod tests {
-    use egret_net::vi::{KeyError, SecretError};
-
-    use super::*;
-
-    #[test]
-    fn who_cannot_join_is_told_what_helps() {
-        let text = |why: ConnectError| {
-            let why = MapError::Up(LinkUpError::Connect(why));
-            JoinError::NoRegistry { address: "a:1".to_owned(), why }.to_string()
-        };
-        let other_secret = text(SecretError::Stranger.into());
-        assert!(other_secret.ends_with("the file that the registry was opened with"));
-        assert!(text(KeyError::Other.into()).contains("the key of another registry"));
-        let nobody = text(ConnectError::NicDown);
-        assert!(nobody.contains("a:1") && nobody.contains("EGRET_REGISTRY"), "{nobody}");
+impl fmt::Display for RegistryRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version { theirs } => write!(
+                f,
+                "the registry speaks version {theirs} of the protocol, this node {}",
+                crate::registry::wire::VERSION
+            ),
+            Self::Unreadable => write!(f, "the registry cannot read the question"),
+            Self::OtherPool { pool } => {
+                write!(f, "its pool is {pool:?}, and the node asks for another (EGRET_POOL)")
+            }
+            Self::OtherSize { size } => write!(
+                f,
+                "its pool has {size} nodes, and the node asks for another size (EGRET_SIZE)"
+            ),
+            Self::RankTaken { by } => {
+                write!(f, "{by} has the rank (EGRET_RANK): it is free when {by} is gone")
+            }
+            Self::NoSuchRank { size } => write!(
+                f,
+                "its pool has the ranks below {size}, and the node asks for another (EGRET_RANK)"
+            ),
+            Self::PoolFull { size } => {
+                write!(f, "all {size} nodes are there: a rank is free when one of them is gone")
+            }
+            Self::JoinedAlready { id } => write!(f, "this node has joined already, as {id}"),
+            Self::NotMember => write!(f, "the node is no member of the pool"),
+            Self::Fenced { why } => {
+                write!(f, "the node was declared dead, and `Node::join` makes another: {why}")
+            }
+            Self::NameTaken { owner } => write!(f, "the name is {owner}'s"),
+            Self::TooLarge { what, most } => {
+                write!(f, "{what}, of which it takes {most} at most; no setting raises that")
+            }
+            Self::KeyUsed { by } => {
+                write!(f, "its key was that of {by}; a node that joins again has a new one")
+            }
+            Self::HostTaken { host, by } => write!(
+                f,
+                "{by} is at {host}: a node is where no member is (EGRET_LISTEN), or joins when {by} is gone"
+            ),
+        }
     }
 }

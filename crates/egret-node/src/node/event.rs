@@ -1,4 +1,4 @@
-//! What happens in a pool, in one order for all.
+//! Events of a pool, in one order for all nodes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,58 +6,70 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 use egret_stream::Wire;
-use thiserror::Error;
 
-use super::{Member, NodeId};
+use super::{Member, NodeError, NodeId};
 use crate::am::in_handler;
-use crate::registry::wire::Entry;
+use crate::registry::wire::LogEntry;
 
-/// Something that happened to the pool. All nodes see the same, in the same order.
+/// An event of the pool. All nodes see the same events in the same order. The [module](super) has an
+/// example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A node is a member now.
     Joined(Member),
-    /// A node has left by itself.
+    /// A node has left.
     Left(NodeId),
-    /// A node is gone without having left.
+    /// A node has died: it is gone without having left.
     Died {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// How that became known; the message of its panic if it panicked.
+        /// How that became known; the message of the panic if the node panicked.
         why: String,
     },
-    /// This node has lost the registry, and knows no more: the last event there is.
+    /// This node has lost the registry: no event follows.
     RegistryLost {
-        /// How.
+        /// How that became known.
         why: String,
     },
 }
 
-impl From<Entry> for Event {
-    fn from(entry: Entry) -> Self {
+impl From<LogEntry> for Event {
+    fn from(entry: LogEntry) -> Self {
         match entry {
-            Entry::Joined(member) => Self::Joined(member),
-            Entry::Left(node) => Self::Left(node),
-            Entry::Died { node, why } => Self::Died { node, why },
+            LogEntry::Joined(member) => Self::Joined(member),
+            LogEntry::Left(node) => Self::Left(node),
+            LogEntry::Died { node, why } => Self::Died { node, why },
         }
     }
 }
 
-/// How a node came to be no member any more.
+/// How a node came to be no member any more ([`NodeHandle::fate`](super::NodeHandle::fate)).
+///
+/// ```
+/// use egret_net::rt::Deadline;
+/// use egret_node::node::Departure;
+///
+/// let (_registry, mut nodes) = egret_node::local::pool(2)?.into_parts();
+/// let (leaving, staying) = (nodes.pop().unwrap(), nodes.pop().unwrap());
+/// let id = leaving.id();
+/// leaving.leave(Deadline::DEFAULT)?;
+/// assert_eq!(staying.wait_fate(id, Deadline::DEFAULT), Some(Departure::Left));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
-pub enum Fate {
-    /// It has left.
+pub enum Departure {
+    /// The node has left.
     Left,
-    /// It has died.
+    /// The node has died.
     Died {
         /// How that became known.
         why: String,
     },
 }
 
-impl Fate {
-    /// How, in words.
+impl Departure {
+    /// The reason, in words.
     #[must_use]
     pub fn why(&self) -> &str {
         match self {
@@ -67,7 +79,7 @@ impl Fate {
     }
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Left => f.write_str("it has left"),
@@ -76,31 +88,24 @@ impl fmt::Display for Fate {
     }
 }
 
-/// The events of a pool, from the beginning; each handle has all of them.
+/// The events of a pool, from the beginning; each clone goes on by itself. The [module](super) has an
+/// example.
 #[derive(Clone)]
 pub struct Events {
-    source: Arc<dyn Follow>,
+    source: Arc<dyn EventSource>,
     next: usize,
 }
 
 /// Where events come from.
-pub(crate) trait Follow: Send + Sync {
+pub(crate) trait EventSource: Send + Sync {
     /// The event of this number, if there is one yet.
     fn entry(&self, at: usize) -> Option<Event>;
-    /// Has others say something until `done`; whether it is.
+    /// Drives the links until `done` or the deadline; returns whether it is done.
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool;
 }
 
-/// No event came in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("nothing has happened for {waited:?}")]
-pub struct NoEvent {
-    /// How long was waited.
-    pub waited: Duration,
-}
-
 impl Events {
-    pub(crate) const fn new(source: Arc<dyn Follow>) -> Self {
+    pub(crate) const fn new(source: Arc<dyn EventSource>) -> Self {
         Self { source, next: 0 }
     }
 
@@ -115,18 +120,18 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// If nothing happens within the deadline; at once in a handler, which may not wait.
-    pub fn wait_next(&mut self, deadline: impl Into<Deadline>) -> Result<Event, NoEvent> {
+    /// [`NodeError::NoEvent`] if nothing happens within the deadline; at once in a handler, which may not wait.
+    pub fn wait_next(&mut self, deadline: impl Into<Deadline>) -> Result<Event, NodeError> {
         let started = rt::now();
         let (source, at) = (Arc::clone(&self.source), self.next);
         drive(&*source, deadline.into(), &mut || source.entry(at).is_some());
-        self.try_next().ok_or_else(|| NoEvent { waited: rt::now() - started })
+        self.try_next().ok_or_else(|| NodeError::NoEvent { waited: rt::now() - started })
     }
 }
 
-/// Drives until `done`, which others may bring about without a message.
+/// Drives until `done`, which may become true without a message.
 pub(crate) fn drive(
-    source: &dyn Follow,
+    source: &dyn EventSource,
     deadline: Deadline,
     done: &mut dyn FnMut() -> bool,
 ) -> bool {
@@ -150,5 +155,5 @@ impl fmt::Debug for Events {
     }
 }
 
-/// How often is looked at what comes without a message.
+/// How often a waiting thread checks what changes without a message.
 pub(super) const GLANCE: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! A node, as everything above it uses it.
+//! Handles of nodes.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -11,51 +11,52 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
 
 use super::event::drive;
-use super::open::Opened;
+use super::open::OpenedFabrics;
 use super::route::{candidates, explain};
-use super::view::Watch;
+use super::view::PoolWatch;
 use super::{
-    AbsentError, Begin, Events, Explanation, Fate, Member, NodeId, Properties, Route, RouteError,
+    Departure, Events, Explanation, Member, NodeError, NodeId, Properties, RegistryRequests, Route,
 };
-use crate::am::{Endpoint, Remote};
+use crate::am::{Endpoint, RemoteEndpoint};
 use crate::{Alarm, Links};
 
-/// A node, as everything above it uses it; from [`Node::handle`](super::Node::handle), which
-/// [`Node`](super::Node) is as well. Clones are handles to the same node, which they do not
-/// keep a member.
+/// What can be done with a node; from [`Node::handle`](super::Node::handle), and what a
+/// [`Node`](super::Node) dereferences to. Clones are handles to the same node; a handle does not keep
+/// the node a member. The [module](super) has an example.
 #[derive(Clone)]
-pub struct Handle {
-    inner: Arc<Inner>,
+pub struct NodeHandle {
+    inner: Arc<NodeState>,
 }
 
-struct Inner {
+struct NodeState {
     id: NodeId,
     size: u32,
     pool: String,
     deadline: Deadline,
-    opened: Opened,
-    watch: Arc<Watch>,
-    asks: Arc<Remote>,
-    /// What the registry tells arrives here.
+    opened: OpenedFabrics,
+    watch: Arc<PoolWatch>,
+    asks: Arc<RemoteEndpoint>,
+    /// The endpoint that receives the registry's messages.
     endpoint: Mutex<Option<Endpoint>>,
     routes: Mutex<BTreeMap<NodeId, Route>>,
-    parts: Mutex<Parts>,
-    /// How it came to be closed.
-    ended: OnceLock<Fate>,
+    parts: Mutex<NodeParts>,
+    /// How the node came to be closed.
+    ended: OnceLock<Departure>,
 }
 
 /// What layers above keep with a node.
 #[derive(Default)]
-struct Parts {
-    all: BTreeMap<TypeId, Arc<Place>>,
+struct NodeParts {
+    all: BTreeMap<TypeId, Arc<NodePartCell>>,
     is_closed: bool,
 }
 
 /// A part of one type, when it is made.
-type Place = OnceLock<Arc<dyn Part>>;
+type NodePartCell = OnceLock<Arc<dyn NodePart>>;
 
-/// What a layer above [keeps with a node](Handle::part).
-pub trait Part: Any + Send + Sync {
+/// What a layer above [keeps with a node](NodeHandle::part).
+#[doc(hidden)]
+pub trait NodePart: Any + Send + Sync {
     /// The node goes, and its links are closed. What runs for it is to end; a part may wait for
     /// that until `until`, and leaves the rest alone. One that is asked for behind that is closed
     /// each time.
@@ -64,28 +65,35 @@ pub trait Part: Any + Send + Sync {
     }
 }
 
-/// A fabric that a node uses.
+/// A fabric that a node uses ([`NodeHandle::fabrics`]).
+///
+/// ```
+/// let pool = egret_node::local::pool(1)?;
+/// let fabrics = pool[0].fabrics();
+/// assert!(fabrics.iter().any(|fabric| fabric.name == "tcp" && fabric.properties.reliable));
+/// # Ok::<(), egret_node::node::JoinError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FabricInfo {
-    /// Its name.
+    /// The name of the fabric.
     pub name: String,
-    /// What it is like.
+    /// The properties of the fabric.
     pub properties: Properties,
 }
 
-impl Handle {
+impl NodeHandle {
     pub(super) fn new(
-        opened: Opened,
-        watch: Arc<Watch>,
+        opened: OpenedFabrics,
+        watch: Arc<PoolWatch>,
         endpoint: Endpoint,
-        asks: Arc<Remote>,
+        asks: Arc<RemoteEndpoint>,
         (id, size, pool, deadline): (NodeId, u32, String, Deadline),
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
         let (routes, parts, ended) = (Mutex::default(), Mutex::default(), OnceLock::new());
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(NodeState {
                 id,
                 size,
                 pool,
@@ -101,13 +109,13 @@ impl Handle {
         }
     }
 
-    /// Who it is.
+    /// The node's rank and incarnation.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.inner.id
     }
 
-    /// Its place in the pool.
+    /// The node's rank: its place in the pool.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.inner.id.rank
@@ -125,7 +133,7 @@ impl Handle {
         &self.inner.pool
     }
 
-    /// How long calls wait that say nothing else.
+    /// The deadline of calls that have no deadline of their own.
     #[must_use]
     pub fn deadline(&self) -> Deadline {
         self.inner.deadline
@@ -137,19 +145,40 @@ impl Handle {
         self.inner.watch.view.lock().members.values().cloned().collect()
     }
 
-    /// The member with this rank.
+    /// The last node that had this rank, whether it is still a member or not; `None` if the rank was
+    /// never joined.
+    ///
+    /// Nodes are addressed by [`NodeId`]: a rank is a place in a closed pool, which another node may
+    /// take when the one before is gone.
+    ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// let other = pool[0].id_of(1).ok_or("nobody has joined as rank 1")?;
+    /// assert_eq!(other, pool[1].id());
+    /// println!("{}", pool[0].explain(other).ok_or("it has left")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
-    pub fn member(&self, rank: u32) -> Option<Member> {
-        self.inner.watch.view.lock().members.get(&rank).cloned()
+    pub fn id_of(&self, rank: u32) -> Option<NodeId> {
+        self.inner.watch.view.lock().last(rank).map(|(node, _)| node)
     }
 
-    /// Waits until every rank has joined. Who has left since counts as well; who has died
-    /// and is not back will not come.
+    /// What a node has told the registry of itself, if it is a member; [`id_of`](Self::id_of) has the
+    /// node of a rank.
+    #[must_use]
+    pub fn member(&self, node: NodeId) -> Option<Member> {
+        let view = self.inner.watch.view.lock();
+        view.members.get(&node.rank).filter(|member| member.id == node).cloned()
+    }
+
+    /// Waits until every rank has joined. A rank that has joined and left counts as joined; a rank that
+    /// has died and is not back does not.
     ///
     /// # Errors
     ///
-    /// If somebody has died, the registry is lost, or the deadline passes.
-    pub fn wait_all(&self, deadline: impl Into<Deadline>) -> Result<(), AbsentError> {
+    /// [`NodeError::Gone`] if a node has died, [`NodeError::RegistryLost`], or
+    /// [`NodeError::NotAllJoined`] at the deadline.
+    pub fn wait_all(&self, deadline: impl Into<Deadline>) -> Result<(), NodeError> {
         let started = rt::now();
         let mut outcome = None;
         drive(&*self.inner.watch, deadline.into(), &mut || {
@@ -158,58 +187,52 @@ impl Handle {
         });
         let here = self.inner.watch.view.lock().members.len();
         let (here, waited) = (u32::try_from(here).unwrap_or(u32::MAX), rt::now() - started);
-        outcome.unwrap_or(Err(AbsentError::TimedOut { here, size: self.inner.size, waited }))
+        outcome.unwrap_or(Err(NodeError::NotAllJoined { here, size: self.inner.size, waited }))
     }
 
     /// Whether every rank has joined, as far as that is decided.
     #[must_use]
-    pub fn all_here(&self) -> Option<Result<(), AbsentError>> {
+    pub fn all_here(&self) -> Option<Result<(), NodeError>> {
         let view = self.inner.watch.view.lock();
         let mut all = true;
         for rank in 0..self.inner.size {
             match view.last(rank) {
-                Some((node, Some(fate @ Fate::Died { .. }))) => {
-                    return Some(Err(AbsentError::Gone { node, fate: fate.clone() }));
+                Some((node, Some(fate @ Departure::Died { .. }))) => {
+                    return Some(Err(NodeError::Gone { node, fate: fate.clone() }));
                 }
                 last => all &= last.is_some(),
             }
         }
         if let Some(why) = &view.lost {
-            return Some(Err(AbsentError::RegistryLost { why: why.clone() }));
+            return Some(Err(NodeError::RegistryLost { why: why.clone() }));
         }
         all.then_some(Ok(()))
     }
 
-    /// What happens in the pool, from the beginning.
+    /// The events of the pool, from the beginning.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.inner.watch) as _)
     }
 
-    /// What became of a node that is no member any more.
+    /// How a node came to be no member any more.
     #[must_use]
-    pub fn fate(&self, node: NodeId) -> Option<Fate> {
+    pub fn fate(&self, node: NodeId) -> Option<Departure> {
         self.inner.watch.view.lock().fates.get(&node).cloned()
     }
 
-    /// What became of this node, if it is no member any more: it has left or was dropped, or the
+    /// How this node came to be no member any more: it has left or was dropped, or the
     /// registry has [declared it dead](Self::fenced).
     #[must_use]
-    pub fn own_fate(&self) -> Option<Fate> {
+    pub fn own_fate(&self) -> Option<Departure> {
         let told = || self.fate(self.inner.id);
         self.inner.ended.get().cloned().or_else(told)
-    }
-
-    /// What became of the last node of a rank, if it is no member any more.
-    #[must_use]
-    pub fn last_fate(&self, rank: u32) -> Option<Fate> {
-        self.inner.watch.view.lock().last(rank).and_then(|(_, fate)| fate.cloned())
     }
 
     /// Waits until a node is no member any more: when its link has ended, what the registry
     /// knows of it is on its way.
     #[must_use]
-    pub fn wait_fate(&self, node: NodeId, deadline: impl Into<Deadline>) -> Option<Fate> {
+    pub fn wait_fate(&self, node: NodeId, deadline: impl Into<Deadline>) -> Option<Departure> {
         let mut fate = None;
         drive(&*self.inner.watch, deadline.into(), &mut || {
             fate = self.fate(node);
@@ -221,7 +244,7 @@ impl Handle {
     /// The fabrics that this node uses, the best first.
     #[must_use]
     pub fn fabrics(&self) -> Vec<FabricInfo> {
-        let Opened { fabrics, properties, .. } = &self.inner.opened;
+        let OpenedFabrics { fabrics, properties, .. } = &self.inner.opened;
         let both = fabrics.iter().zip(properties);
         both.map(|((name, _), is)| FabricInfo { name: name.clone(), properties: is.clone() })
             .collect()
@@ -247,24 +270,26 @@ impl Handle {
         self.inner.opened.in_flight
     }
 
-    /// The way to a node, by the best fabric that both have.
+    /// The route to a node, by the best fabric that both have.
     ///
     /// # Errors
     ///
-    /// If it is no member, this node is none, or they have no fabric in common.
-    pub fn route(&self, node: NodeId) -> Result<Route, RouteError> {
+    /// [`NodeError::Gone`] or [`NodeError::Unknown`] if the node is no member, [`NodeError::Fenced`] or
+    /// [`NodeError::NotMember`] if this node is none, [`NodeError::NoFabric`] if they have no fabric in
+    /// common, [`NodeError::Oneself`].
+    pub fn route(&self, node: NodeId) -> Result<Route, NodeError> {
         if node == self.inner.id {
-            return Err(RouteError::Oneself);
+            return Err(NodeError::Oneself);
         }
         if let Some(why) = self.fenced() {
-            return Err(RouteError::Fenced { why });
+            return Err(NodeError::Fenced { why });
         }
         if let Some(fate) = self.own_fate() {
-            return Err(RouteError::NotMember { node: self.inner.id, fate });
+            return Err(NodeError::NotMember { node: self.inner.id, fate });
         }
         if let Some(fate) = self.fate(node) {
             self.inner.routes.lock().remove(&node);
-            return Err(RouteError::Gone { node, fate });
+            return Err(NodeError::Gone { node, fate });
         }
         if let Some(known) = self.inner.routes.lock().get(&node) {
             return Ok(known.clone());
@@ -274,10 +299,10 @@ impl Handle {
         Ok(route)
     }
 
-    fn find_route(&self, node: NodeId) -> Result<Route, RouteError> {
-        let unknown = RouteError::Unknown { node };
-        let there = self.member(node.rank).filter(|member| member.id == node).ok_or(unknown)?;
-        let here = self.member(self.inner.id.rank).ok_or(RouteError::Unknown { node })?;
+    fn find_route(&self, node: NodeId) -> Result<Route, NodeError> {
+        let unknown = NodeError::Unknown { node };
+        let there = self.member(node).ok_or(unknown)?;
+        let here = self.member(self.inner.id).ok_or(NodeError::Unknown { node })?;
         let all = candidates(&here, &there);
         let best = all.iter().find(|candidate| candidate.obstacle.is_none());
         let found = best.and_then(|best| {
@@ -288,14 +313,14 @@ impl Handle {
         });
         found.ok_or_else(|| {
             let why = explain(&here, &there, &self.inner.opened.skipped).to_string();
-            RouteError::NoFabric { node, why }
+            NodeError::NoFabric { node, why }
         })
     }
 
-    /// Which fabric leads to a member, and why.
+    /// Which fabric leads to a member, and why; [`id_of`](Self::id_of) has the node of a rank.
     #[must_use]
-    pub fn explain(&self, rank: u32) -> Option<Explanation> {
-        let (here, there) = (self.member(self.inner.id.rank)?, self.member(rank)?);
+    pub fn explain(&self, node: NodeId) -> Option<Explanation> {
+        let (here, there) = (self.member(self.inner.id)?, self.member(node)?);
         if here.id == there.id {
             let why = "it is this node".to_owned();
             return Some(Explanation { node: here.id, fabric: None, why, others: Vec::new() });
@@ -306,7 +331,8 @@ impl Handle {
     /// The node's one value of a type, made if there is none: what a layer above keeps with
     /// the node. It goes with the node; one that is made behind that is closed at once. `make` may
     /// ask for others, and not for its own.
-    pub fn part<T: Part>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+    #[doc(hidden)]
+    pub fn part<T: NodePart>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let (place, mut is_late) = {
             let mut parts = self.inner.parts.lock();
             (Arc::clone(parts.all.entry(TypeId::of::<T>()).or_default()), parts.is_closed)
@@ -325,9 +351,10 @@ impl Handle {
     }
 
     /// Asks the registry without waiting: the answers are futures.
+    #[doc(hidden)]
     #[must_use]
-    pub const fn begin(&self) -> Begin<'_> {
-        Begin { handle: self }
+    pub const fn begin(&self) -> RegistryRequests<'_> {
+        RegistryRequests { handle: self }
     }
 
     /// Runs a future to its end on the calling thread, which drives the links of the node's best
@@ -374,8 +401,7 @@ impl Handle {
         self.inner.watch.tell_changed();
     }
 
-    /// Does what can be done without waiting; for a simulated world, where nobody else
-    /// does.
+    /// Makes progress without waiting; for a simulated world, which has no background threads.
     pub fn poll(&self) {
         self.links().iter().for_each(|(_, links)| links.poll());
         self.inner.opened.control.poll();
@@ -390,7 +416,7 @@ impl Handle {
         all.filter_map(Links::next_event).min()
     }
 
-    /// Why the registry has declared this node dead.
+    /// Why the registry has declared this node dead, if it has.
     #[must_use]
     pub fn fenced(&self) -> Option<String> {
         self.inner.watch.view.lock().fenced.clone()
@@ -402,17 +428,17 @@ impl Handle {
         self.inner.watch.view.lock().lost.is_some()
     }
 
-    pub(super) fn watch(&self) -> &Watch {
+    pub(super) fn watch(&self) -> &PoolWatch {
         &self.inner.watch
     }
 
-    pub(super) fn asks(&self) -> &Remote {
+    pub(super) fn asks(&self) -> &RemoteEndpoint {
         &self.inner.asks
     }
 
-    /// Gives everything back. Handlers and what runs for the parts may take until `until`.
+    /// Closes the node's links and parts, which may take until `until`.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
-        let fate = why.map_or(Fate::Left, |why| Fate::Died { why: why.to_owned() });
+        let fate = why.map_or(Departure::Left, |why| Departure::Died { why: why.to_owned() });
         _ = self.inner.ended.set(self.own_fate().unwrap_or(fate));
         let parts = {
             let mut parts = self.inner.parts.lock();
@@ -439,9 +465,9 @@ pub(super) fn end(links: &Links, why: Option<&str>, within: Deadline) {
     }
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for NodeHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { id, size, pool, .. } = &*self.inner;
+        let NodeState { id, size, pool, .. } = &*self.inner;
         f.debug_struct("Node").field("id", id).field("size", size).field("pool", pool).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! Who a node is, and where.
+//! Identifiers of nodes, and what a member has told the registry.
 
 use std::fmt;
 
@@ -7,13 +7,17 @@ use egret_stream::Wire;
 
 use super::Properties;
 
-/// Which node, in which life: the registry gives each life of a rank another incarnation. Rank 1 in
-/// incarnation 2 is written `1#2`.
+/// The identifier of a node: its rank, and its incarnation, which the registry gives to each life of a
+/// rank. Rank 1 in incarnation 2 is written `1#2`.
+///
+/// Nodes are addressed by their identifiers or by names; [`NodeHandle::id_of`](super::NodeHandle::id_of)
+/// has the node of a rank, with an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Wire)]
 pub struct NodeId {
-    /// Its place in the pool, from 0 to below the size.
+    /// The place in the pool, from 0 to below the size.
     pub rank: u32,
-    /// Which life, counted over the pool from 1. Of a process that ended before it joined, 0.
+    /// The number of the life, counted over the pool from 1; 0 for a process that ended before it
+    /// joined.
     pub incarnation: u64,
 }
 
@@ -23,28 +27,36 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A node of the pool, as it has told the registry.
+/// A member of the pool, as it has described itself to the registry
+/// ([`NodeHandle::member`](super::NodeHandle::member)).
+///
+/// ```
+/// let pool = egret_node::local::pool(2)?;
+/// let other = pool[0].member(pool[1].id()).ok_or("it has left")?;
+/// assert!(other.fabrics.iter().any(|offer| offer.fabric == "tcp"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 #[non_exhaustive]
 pub struct Member {
-    /// Who.
+    /// The node.
     pub id: NodeId,
-    /// Which machine it is on: nodes whose machines are equal can meet in memory.
+    /// The machine of the node: nodes whose machines are equal can use shared memory.
     pub machine: String,
-    /// The fabrics it has, the one it likes best first.
-    pub fabrics: Vec<Offer>,
+    /// The fabrics of the node, the preferred one first.
+    pub fabrics: Vec<FabricOffer>,
     key: Option<[u8; 32]>,
 }
 
-/// A fabric that a node has, and where it is to be found there.
+/// A fabric that a member offers, and its host there; [`Member`] has an example.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 #[non_exhaustive]
-pub struct Offer {
+pub struct FabricOffer {
     /// The fabric's name.
     pub fabric: String,
-    /// What its nic is called.
+    /// The host: the name of the member's nic.
     pub host: String,
-    /// What the fabric is like.
+    /// The properties of the fabric.
     pub properties: Properties,
 }
 
@@ -52,7 +64,7 @@ impl Member {
     pub(crate) fn new(
         id: NodeId,
         machine: String,
-        fabrics: Vec<Offer>,
+        fabrics: Vec<FabricOffer>,
         key: Option<PublicKey>,
     ) -> Self {
         Self { id, machine, fabrics, key: key.map(PublicKey::to_bytes) }
@@ -65,12 +77,12 @@ impl Member {
         self.key.map(PublicKey::from_bytes)
     }
 
-    pub(crate) fn offer(&self, fabric: &str) -> Option<&Offer> {
+    pub(crate) fn offer(&self, fabric: &str) -> Option<&FabricOffer> {
         self.fabrics.iter().find(|offer| offer.fabric == fabric)
     }
 }
 
-impl Offer {
+impl FabricOffer {
     pub(crate) fn new(fabric: &str, host: &str, properties: Properties) -> Self {
         Self { fabric: fabric.to_owned(), host: host.to_owned(), properties }
     }

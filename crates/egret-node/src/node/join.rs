@@ -10,17 +10,29 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{PublicKey, Secret};
 
-use super::handle::Handle;
+use super::handle::NodeHandle;
 use super::names::answer;
-use super::open::Opened;
-use super::view::{Following, Watch};
-use super::{AskError, Config, JoinError, Node, NodeId, Offer, Refused, panic, place};
-use crate::am::{Endpoint, EndpointName, Message, Remote, in_handler};
-use crate::registry::wire::{ASK, Answer, Ask, ENDPOINT, Join, VERSION};
-use crate::settings::Key;
+use super::open::OpenedFabrics;
+use super::view::{PoolWatch, RegistryFollow};
+use super::{
+    Config, FabricOffer, JoinError, Node, NodeError, NodeId, RegistryRefusal, panic, place,
+};
+use crate::am::{Endpoint, EndpointName, Message, RemoteEndpoint, in_handler};
+use crate::registry::wire::{
+    ASK, ENDPOINT, JoinRequest, RegistryAnswer, RegistryQuestion, VERSION,
+};
+use crate::settings::SettingKey;
 use crate::{Alarm, Links};
 
-/// A node that is joining; made by [`Node::begin_join`]. Dropping it gives up.
+/// A node that is joining: a future of the [`Node`]; made by [`Node::begin_join`]. Dropping it gives up.
+///
+/// ```
+/// use egret_node::node::{Config, JoinError, Node};
+///
+/// async fn join() -> Result<Node, JoinError> {
+///     Node::begin_join(Config::from_env()?)?.await
+/// }
+/// ```
 #[must_use = "the node joins when this is awaited"]
 pub struct Joining {
     future: Pin<Box<dyn Future<Output = Result<Node, JoinError>> + Send>>,
@@ -45,7 +57,7 @@ pub(super) fn join(config: &Config) -> Result<Node, JoinError> {
     if in_handler() {
         return Err(JoinError::InHandler);
     }
-    let (terms, opened) = (Terms::of(config)?, Opened::of(config)?);
+    let (terms, opened) = (JoinParameters::of(config)?, OpenedFabrics::of(config)?);
     let (control, until) = (opened.control.clone(), terms.until);
     let mut joining = Box::pin(run(opened, terms));
     loop {
@@ -62,34 +74,34 @@ fn left(until: Option<Instant>) -> Deadline {
 }
 
 pub(super) fn begin(config: &Config) -> Result<Joining, JoinError> {
-    let (terms, opened) = (Terms::of(config)?, Opened::of(config)?);
+    let (terms, opened) = (JoinParameters::of(config)?, OpenedFabrics::of(config)?);
     Ok(Joining { future: Box::pin(run(opened, terms)) })
 }
 
-/// What joining needs to know.
-struct Terms {
+/// What the settings say about joining.
+struct JoinParameters {
     address: String,
     /// The key that the registry must prove, if the secret says so.
     key: Option<PublicKey>,
     deadline: Deadline,
     until: Option<Instant>,
-    join: Join,
+    join: JoinRequest,
     job: bool,
 }
 
-impl Terms {
+impl JoinParameters {
     fn of(config: &Config) -> Result<Self, JoinError> {
         let settings = &config.settings;
-        let deadline: Deadline = settings.needed(Key::Deadline)?;
-        let job = settings.value::<String>(Key::Job)?.is_some();
-        let join = Join {
-            pool: settings.needed(Key::Pool)?,
-            size: settings.value(Key::Size)?,
-            rank: settings.value(Key::Rank)?,
+        let deadline: Deadline = settings.needed(SettingKey::Deadline)?;
+        let job = settings.value::<String>(SettingKey::Job)?.is_some();
+        let join = JoinRequest {
+            pool: settings.needed(SettingKey::Pool)?,
+            size: settings.value(SettingKey::Size)?,
+            rank: settings.value(SettingKey::Rank)?,
             machine: place::machine(),
             fabrics: Vec::new(),
         };
-        let address: String = settings.needed(Key::Registry)?;
+        let address: String = settings.needed(SettingKey::Registry)?;
         let secret = settings.secret()?;
         let key = secret.as_ref().and_then(Secret::key);
         if config.over.is_none() && key.is_none() && secret.is_some_and(|it| !it.is_random()) {
@@ -103,47 +115,47 @@ impl Terms {
     }
 }
 
-async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
+async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, JoinError> {
     let started = rt::now();
     let offers = opened.fabrics.iter().zip(&opened.properties);
-    let offers = offers.map(|((name, links), is)| Offer::new(name, links.host(), is.clone()));
+    let offers = offers.map(|((name, links), is)| FabricOffer::new(name, links.host(), is.clone()));
     terms.join.fabrics = offers.collect();
     opened.control.allow_calling(&terms.address, terms.key);
     let endpoint = opened.control.bundle().endpoint(0);
-    let watch = Watch::new(&opened.control, &endpoint);
+    let watch = PoolWatch::new(&opened.control, &endpoint);
     let asks = Arc::new(map(&endpoint, &terms).await?);
     let follows = map(&endpoint, &terms).await?;
     let (id, size, heard) = welcome(&asks, &opened.control, &terms, started).await?;
     opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
     opened.control.set_pool_size(size);
     let (fabrics, also_asks) = (opened.fabrics.clone(), Arc::clone(&asks));
-    watch.follow(id, Following { follows, asks: also_asks, heard, fabrics });
+    watch.follow(id, RegistryFollow { follows, asks: also_asks, heard, fabrics });
     seen(&watch, &opened.control, id, &terms, started).await?;
     panic::install(terms.job);
-    let Terms { join, deadline, .. } = terms;
-    let handle = Handle::new(opened, watch, endpoint, asks, (id, size, join.pool, deadline));
+    let JoinParameters { join, deadline, .. } = terms;
+    let handle = NodeHandle::new(opened, watch, endpoint, asks, (id, size, join.pool, deadline));
     Ok(Node::of(handle))
 }
 
-/// The registry, from the node's endpoint.
-async fn map(endpoint: &Endpoint, terms: &Terms) -> Result<Remote, JoinError> {
+/// Maps the endpoint of the registry.
+async fn map(endpoint: &Endpoint, terms: &JoinParameters) -> Result<RemoteEndpoint, JoinError> {
     let to = EndpointName::new(&terms.address, ENDPOINT, 0);
     let mapped = endpoint.map(&to, &[], left(terms.until)).await;
     mapped.map_err(|why| JoinError::NoRegistry { address: terms.address.clone(), why })
 }
 
-/// Asks to be a member. A rank whose former life has just ended is asked for again: the
-/// registry may not know yet.
+/// Requests to be a member. A rank whose former life has just ended is requested again: the registry
+/// may not know yet.
 async fn welcome(
-    asks: &Remote,
+    asks: &RemoteEndpoint,
     control: &Links,
-    terms: &Terms,
+    terms: &JoinParameters,
     started: Instant,
 ) -> Result<(NodeId, u32, Duration), JoinError> {
-    let bytes = Ask::Join(terms.join.clone()).to_bytes();
+    let bytes = RegistryQuestion::Join(terms.join.clone()).to_bytes();
     loop {
         let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
-        let mut call = asks.try_request(message).map_err(|unsent| terms.lost(unsent.reason))?;
+        let mut call = asks.try_request(message).map_err(|unsent| terms.lost(unsent.why))?;
         let mut alarm = None;
         let reply = poll_fn(|context| match Pin::new(&mut call).poll(context) {
             Poll::Pending if terms.is_late() => Poll::Ready(None),
@@ -155,22 +167,23 @@ async fn welcome(
         });
         let Some(reply) = reply.await else { return Err(terms.timed_out(started)) };
         match answer(reply) {
-            Ok(Answer::Welcome { id, size, heard_ms }) => {
+            Ok(RegistryAnswer::Welcome { id, size, heard_ms }) => {
                 return Ok((id, size, Duration::from_millis(heard_ms)));
             }
-            Err(AskError::Refused(Refused::RankTaken { .. } | Refused::HostTaken { .. }))
-                if rt::now() - started < GRACE => {}
-            Err(AskError::Refused(why)) => {
+            Err(NodeError::Refused(
+                RegistryRefusal::RankTaken { .. } | RegistryRefusal::HostTaken { .. },
+            )) if rt::now() - started < GRACE => {}
+            Err(NodeError::Refused(why)) => {
                 return Err(JoinError::Refused { address: terms.address.clone(), why });
             }
             Err(why) => return Err(terms.lost(why)),
-            Ok(_) => return Err(terms.lost(AskError::OtherAnswer)),
+            Ok(_) => return Err(terms.lost(NodeError::OtherAnswer)),
         }
         sleep(control, AGAIN).await;
     }
 }
 
-/// Waits for so long; who drives the links wakes.
+/// Waits for so long, woken by the driver of the links.
 async fn sleep(control: &Links, time: Duration) {
     let (until, mut alarm) = (rt::now() + time, None);
     poll_fn(|context| {
@@ -183,12 +196,12 @@ async fn sleep(control: &Links, time: Duration) {
     .await;
 }
 
-/// Until the node has seen itself join.
+/// Waits until the node has received the event that it has joined.
 async fn seen(
-    watch: &Watch,
+    watch: &PoolWatch,
     control: &Links,
     id: NodeId,
-    terms: &Terms,
+    terms: &JoinParameters,
     started: Instant,
 ) -> Result<(), JoinError> {
     let mut alarm = None;
@@ -209,7 +222,7 @@ async fn seen(
     .await
 }
 
-impl Terms {
+impl JoinParameters {
     fn is_late(&self) -> bool {
         self.until.is_some_and(|until| rt::now() >= until)
     }
@@ -224,7 +237,7 @@ impl Terms {
     }
 }
 
-/// When a rank that is taken is asked for again.
+/// Time until a rank that is taken is requested again.
 const AGAIN: Duration = Duration::from_millis(5);
 /// How long a rank may still seem taken after its former life.
 const GRACE: Duration = Duration::from_secs(2);

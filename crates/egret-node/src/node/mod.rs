@@ -21,7 +21,7 @@
 //! assert_eq!((found.owner, &found.bytes[..]), (b.id(), &b"hello"[..]));
 //!
 //! // The best fabric that both have leads there; the link is made at first use.
-//! println!("{}", a.explain(1).unwrap()); // rank 1: shm, because both are on one machine; …
+//! println!("{}", a.explain(b.id()).unwrap()); // rank 1: shm, because both are on one machine; …
 //! let route = a.route(b.id())?;
 //! route.links.wait_connect(&route.host, a.deadline())?;
 //!
@@ -41,6 +41,7 @@ mod event;
 mod handle;
 mod id;
 mod join;
+mod join_error;
 mod names;
 mod open;
 mod panic;
@@ -56,27 +57,30 @@ use std::time::Duration;
 
 pub use config::Config;
 use egret_net::rt::{self, Deadline, Instant};
-pub use error::{AbsentError, AskError, JoinError, Refused, RouteError};
-pub(crate) use event::Follow;
-pub use event::{Event, Events, Fate, NoEvent};
-pub use handle::{FabricInfo, Handle, Part};
-pub use id::{Member, NodeId, Offer};
+pub use error::{NodeError, RegistryRefusal};
+pub(crate) use event::EventSource;
+pub use event::{Departure, Event, Events};
+pub use handle::{FabricInfo, NodeHandle, NodePart};
+pub use id::{FabricOffer, Member, NodeId};
 pub use join::Joining;
-pub use names::{Asking, Begin, Binding};
+pub use join_error::JoinError;
+pub use names::{Binding, RegistryReply, RegistryRequests};
+#[doc(hidden)]
+pub use panic::describe_panics;
 pub use properties::{Latency, Properties, Property};
 pub use route::{Explanation, Route};
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use view::Told;
+pub(crate) use view::FuzzedView;
 
-use crate::registry::wire::Ask;
+use crate::registry::wire::RegistryQuestion;
 
-/// A member of a pool: what a [`Handle`] can do, and the membership. Dropped, it leaves, which
-/// takes a second at most; dropped by a panic, it fails, and the others are told the panic's
-/// message.
+/// A member of a pool: what a [`NodeHandle`] can do, and the membership. Dropped, the node leaves, which
+/// takes a second at most; dropped by a panic, it fails, and the other nodes receive the panic's
+/// message. The [module](self) has an example.
 #[derive(Debug)]
 pub struct Node {
-    handle: Handle,
-    /// When it is to be gone, if it has left.
+    handle: NodeHandle,
+    /// The deadline of leaving, after [`leave`](Self::leave).
     left: Option<Instant>,
 }
 
@@ -92,7 +96,8 @@ impl Node {
         join::join(&config)
     }
 
-    /// Begins to join; for who drives everything itself, as in a simulated world.
+    /// Begins to join, without waiting: the node is the result of a future. For programs that drive
+    /// everything by themselves, as in a simulated world.
     ///
     /// # Errors
     ///
@@ -102,13 +107,13 @@ impl Node {
         join::begin(&config)
     }
 
-    fn of(handle: Handle) -> Self {
+    fn of(handle: NodeHandle) -> Self {
         Self { handle, left: None }
     }
 
-    /// A handle that others may keep: it does not keep the node a member.
+    /// A handle to the node, which does not keep the node a member.
     #[must_use]
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> NodeHandle {
         self.handle.clone()
     }
 
@@ -120,10 +125,10 @@ impl Node {
     /// # Errors
     ///
     /// If the registry does not answer within the deadline; the node is gone anyhow.
-    pub fn leave(mut self, deadline: impl Into<Deadline>) -> Result<(), AskError> {
+    pub fn leave(mut self, deadline: impl Into<Deadline>) -> Result<(), NodeError> {
         let deadline = deadline.into();
         let until = deadline.until();
-        let left = self.handle.ask(&Ask::Leave, deadline).map(drop);
+        let left = self.handle.ask(&RegistryQuestion::Leave, deadline).map(drop);
         let most = rt::now() + LEAVING;
         self.left = Some(until.map_or(most, |until| until.min(most)));
         left
@@ -131,9 +136,9 @@ impl Node {
 }
 
 impl Deref for Node {
-    type Target = Handle;
+    type Target = NodeHandle;
 
-    fn deref(&self) -> &Handle {
+    fn deref(&self) -> &NodeHandle {
         &self.handle
     }
 }
@@ -146,7 +151,7 @@ impl Drop for Node {
             return self.handle.close(Some(why.as_deref().unwrap_or("it panicked")), until);
         }
         if self.left.is_none() && rt::has_background() {
-            _ = self.handle.ask(&Ask::Leave, Deadline::In(LEAVING));
+            _ = self.handle.ask(&RegistryQuestion::Leave, Deadline::In(LEAVING));
         }
         self.handle.close(None, until);
     }

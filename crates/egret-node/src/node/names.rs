@@ -1,4 +1,4 @@
-//! Asking the registry: names, and leaving.
+//! Requests to the registry: names, and leaving.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,78 +8,84 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 
 use super::event::GLANCE;
-use super::{AskError, Handle, NodeId, Refused};
-use crate::am::{Call, CallError, Message, Reply, SendError, in_handler};
+use super::{NodeError, NodeHandle, NodeId, RegistryRefusal};
+use crate::am::{Call, CallReply, Message, MessageError, in_handler};
 use crate::registry::limits::NAME_MAX;
-use crate::registry::wire::{ASK, Answer, Ask, VERSION};
+use crate::registry::wire::{ASK, RegistryAnswer, RegistryQuestion, VERSION};
 
-/// What a name stands for.
+/// The value of a bound name; the [module](super) has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Binding {
-    /// Who has bound it.
+    /// The node that has bound the name.
     pub owner: NodeId,
-    /// What it stands for.
+    /// The bytes that the name is bound to.
     pub bytes: Vec<u8>,
 }
 
-/// Something that the registry was asked; made by [`Handle::begin`]. Whoever drops it does
-/// not want the answer.
+/// A request to the registry, whose answer is a future; made by [`NodeHandle::begin`]. Dropping it
+/// discards the answer.
+#[doc(hidden)]
 #[derive(Debug)]
 #[must_use = "the registry's answer is inside"]
-pub struct Asking<T> {
-    call: Result<Call, AskError>,
-    read: fn(Answer) -> Result<T, AskError>,
+pub struct RegistryReply<T> {
+    call: Result<Call, NodeError>,
+    read: fn(RegistryAnswer) -> Result<T, NodeError>,
 }
 
-/// Asks the registry without waiting; made by [`Handle::begin`].
+/// Asks the registry without waiting; made by [`NodeHandle::begin`].
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
-pub struct Begin<'a> {
-    pub(super) handle: &'a Handle,
+pub struct RegistryRequests<'a> {
+    pub(super) handle: &'a NodeHandle,
 }
 
-impl Begin<'_> {
-    /// See [`Handle::bind`].
-    pub fn bind(self, name: &str, bytes: &[u8]) -> Asking<()> {
+impl RegistryRequests<'_> {
+    /// See [`NodeHandle::bind`].
+    pub fn bind(self, name: &str, bytes: &[u8]) -> RegistryReply<()> {
         let (name, bytes) = (name.to_owned(), bytes.to_vec());
-        self.ask(&Ask::Bind { name, bytes, replace: false }, Answer::done)
+        self.ask(&RegistryQuestion::Bind { name, bytes, replace: false }, RegistryAnswer::done)
     }
 
-    /// See [`Handle::rebind`].
-    pub fn rebind(self, name: &str, bytes: &[u8]) -> Asking<()> {
+    /// See [`NodeHandle::rebind`].
+    pub fn rebind(self, name: &str, bytes: &[u8]) -> RegistryReply<()> {
         let (name, bytes) = (name.to_owned(), bytes.to_vec());
-        self.ask(&Ask::Bind { name, bytes, replace: true }, Answer::done)
+        self.ask(&RegistryQuestion::Bind { name, bytes, replace: true }, RegistryAnswer::done)
     }
 
-    /// See [`Handle::unbind`].
-    pub fn unbind(self, name: &str, bytes: &[u8]) -> Asking<bool> {
-        self.ask(&unbind(name, bytes), Answer::unbound)
+    /// See [`NodeHandle::unbind`].
+    pub fn unbind(self, name: &str, bytes: &[u8]) -> RegistryReply<bool> {
+        self.ask(&unbind(name, bytes), RegistryAnswer::unbound)
     }
 
-    /// See [`Handle::bound`]; waits so long for somebody to bind the name. The registry does not
+    /// See [`NodeHandle::bound`]; waits so long for somebody to bind the name. The registry does not
     /// wait longer than a year, which is what [`Deadline::UntilDead`] means to it.
-    pub fn bound(self, name: &str, wait: impl Into<Deadline>) -> Asking<Option<Binding>> {
+    pub fn bound(self, name: &str, wait: impl Into<Deadline>) -> RegistryReply<Option<Binding>> {
         let wait_ms = ms(wait.into());
-        let read = if wait_ms == 0 { Answer::bound_now } else { Answer::bound };
-        self.ask(&Ask::Lookup { name: name.to_owned(), wait_ms }, read)
+        let read = if wait_ms == 0 { RegistryAnswer::bound_now } else { RegistryAnswer::bound };
+        self.ask(&RegistryQuestion::Lookup { name: name.to_owned(), wait_ms }, read)
     }
 
     /// See [`Node::leave`](super::Node::leave).
-    pub fn leave(self) -> Asking<()> {
-        self.ask(&Ask::Leave, Answer::done)
+    pub fn leave(self) -> RegistryReply<()> {
+        self.ask(&RegistryQuestion::Leave, RegistryAnswer::done)
     }
 
-    fn ask<T>(self, ask: &Ask, read: fn(Answer) -> Result<T, AskError>) -> Asking<T> {
+    fn ask<T>(
+        self,
+        ask: &RegistryQuestion,
+        read: fn(RegistryAnswer) -> Result<T, NodeError>,
+    ) -> RegistryReply<T> {
         let bytes = ask.to_bytes();
         let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
         let call = self.handle.asks().try_request(message);
-        let call = call.map_err(|unsent| CallError::from(unsent.reason).into());
-        Asking { call, read }
+        let call = call.map_err(|unsent| unsent.why.into());
+        RegistryReply { call, read }
     }
 }
 
-impl<T> Future for Asking<T> {
-    type Output = Result<T, AskError>;
+impl<T> Future for RegistryReply<T> {
+    type Output = Result<T, NodeError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let read = self.read;
@@ -90,15 +96,16 @@ impl<T> Future for Asking<T> {
     }
 }
 
-impl Handle {
+impl NodeHandle {
     /// Gives a name to some bytes, at most 3 KiB, for as long as this node is a member.
     ///
     /// # Errors
     ///
     /// If somebody has the name.
-    pub fn bind(&self, name: &str, bytes: &[u8]) -> Result<(), AskError> {
-        let ask = Ask::Bind { name: name.to_owned(), bytes: bytes.to_vec(), replace: false };
-        let bound = self.ask(&ask, self.deadline()).and_then(Answer::done);
+    pub fn bind(&self, name: &str, bytes: &[u8]) -> Result<(), NodeError> {
+        let ask =
+            RegistryQuestion::Bind { name: name.to_owned(), bytes: bytes.to_vec(), replace: false };
+        let bound = self.ask(&ask, self.deadline()).and_then(RegistryAnswer::done);
         bound.map_err(|why| why.of(name))
     }
 
@@ -107,9 +114,10 @@ impl Handle {
     /// # Errors
     ///
     /// If the registry does not do so.
-    pub fn rebind(&self, name: &str, bytes: &[u8]) -> Result<(), AskError> {
+    pub fn rebind(&self, name: &str, bytes: &[u8]) -> Result<(), NodeError> {
         let (name, bytes) = (name.to_owned(), bytes.to_vec());
-        self.ask(&Ask::Bind { name, bytes, replace: true }, self.deadline()).and_then(Answer::done)
+        self.ask(&RegistryQuestion::Bind { name, bytes, replace: true }, self.deadline())
+            .and_then(RegistryAnswer::done)
     }
 
     /// Takes a name of this node back if it stands for these bytes; whether it did.
@@ -117,8 +125,9 @@ impl Handle {
     /// # Errors
     ///
     /// If it is another's.
-    pub fn unbind(&self, name: &str, bytes: &[u8]) -> Result<bool, AskError> {
-        let unbound = self.ask(&unbind(name, bytes), self.deadline()).and_then(Answer::unbound);
+    pub fn unbind(&self, name: &str, bytes: &[u8]) -> Result<bool, NodeError> {
+        let unbound =
+            self.ask(&unbind(name, bytes), self.deadline()).and_then(RegistryAnswer::unbound);
         unbound.map_err(|why| why.of(name))
     }
 
@@ -133,17 +142,17 @@ impl Handle {
     /// # Errors
     ///
     /// If the registry does not answer.
-    pub fn bound(&self, name: &str) -> Result<Option<Binding>, AskError> {
-        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: 0 };
-        self.ask(&ask, self.deadline()).and_then(Answer::bound_now)
+    pub fn bound(&self, name: &str) -> Result<Option<Binding>, NodeError> {
+        let ask = RegistryQuestion::Lookup { name: name.to_owned(), wait_ms: 0 };
+        self.ask(&ask, self.deadline()).and_then(RegistryAnswer::bound_now)
     }
 
     /// As [`bound`](Self::bound), and says why nobody has bound the name.
     ///
     /// # Errors
     ///
-    /// As [`wait_bound`](Self::wait_bound), at once: [`NotBound`](AskError::NotBound) too.
-    pub fn try_bound(&self, name: &str) -> Result<Binding, AskError> {
+    /// As [`wait_bound`](Self::wait_bound), at once: [`NotBound`](NodeError::NotBound) too.
+    pub fn try_bound(&self, name: &str) -> Result<Binding, NodeError> {
         self.find_bound(name, Deadline::NOW, self.deadline())
     }
 
@@ -152,16 +161,16 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If nobody does within the deadline ([`NotBound`](AskError::NotBound), which names the node that
+    /// If nobody does within the deadline ([`NotBound`](NodeError::NotBound), which names the node that
     /// has taken it back, if one has). At once if the node that had the name last is gone
-    /// ([`OwnerGone`](AskError::OwnerGone)), until somebody binds it or that rank is joined again;
+    /// ([`OwnerGone`](NodeError::OwnerGone)), until somebody binds it or that rank is joined again;
     /// and if nobody ever had it and all other nodes of the pool are gone
-    /// ([`NobodyLeft`](AskError::NobodyLeft)): what this node binds by itself it need not wait for.
+    /// ([`NobodyLeft`](NodeError::NobodyLeft)): what this node binds by itself it need not wait for.
     pub fn wait_bound(
         &self,
         name: &str,
         deadline: impl Into<Deadline>,
-    ) -> Result<Binding, AskError> {
+    ) -> Result<Binding, NodeError> {
         let wait = deadline.into();
         // At the end of that the registry says why, which takes its way.
         let answered = match wait {
@@ -177,44 +186,50 @@ impl Handle {
         name: &str,
         wait: Deadline,
         answered: Deadline,
-    ) -> Result<Binding, AskError> {
+    ) -> Result<Binding, NodeError> {
         let started = rt::now();
         if name.len() > NAME_MAX {
             let (what, most) = (format!("a name has {} bytes", name.len()), NAME_MAX as u64);
-            return Err(Refused::TooLarge { what, most }.into());
+            return Err(RegistryRefusal::TooLarge { what, most }.into());
         }
-        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
+        let ask = RegistryQuestion::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
         let withdrawn_by = match self.ask(&ask, answered) {
-            Ok(Answer::Withdrawn { owner }) => Some(owner),
+            Ok(RegistryAnswer::Withdrawn { owner }) => Some(owner),
             // The registry may be slow.
-            Err(AskError::NoAnswer(CallError::TimedOut { .. })) if wait != Deadline::NOW => None,
+            Err(NodeError::NoAnswer(MessageError::TimedOut { .. })) if wait != Deadline::NOW => {
+                None
+            }
             answer => match answer?.bound()? {
                 Some(bound) => return Ok(bound),
                 None => None,
             },
         };
         let waited = if let Deadline::In(wait) = wait { wait } else { rt::now() - started };
-        Err(AskError::NotBound { name: name.to_owned(), waited, withdrawn_by })
+        Err(NodeError::NotBound { name: name.to_owned(), waited, withdrawn_by })
     }
 
-    pub(super) fn ask(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, AskError> {
+    pub(super) fn ask(
+        &self,
+        ask: &RegistryQuestion,
+        deadline: Deadline,
+    ) -> Result<RegistryAnswer, NodeError> {
         let answer = answer(self.wait_reply(&ask.to_bytes(), deadline));
-        if !matches!(answer, Err(AskError::NoAnswer(_))) {
+        if !matches!(answer, Err(NodeError::NoAnswer(_))) {
             return answer;
         }
         if let Some(why) = self.fenced() {
-            return Err(Refused::Fenced { why }.into());
+            return Err(RegistryRefusal::Fenced { why }.into());
         }
         if let Some(fate) = self.own_fate() {
-            return Err(AskError::NotMember { node: self.id(), fate });
+            return Err(NodeError::NotMember { node: self.id(), fate });
         }
         let lost = self.watch().view.lock().lost.clone();
-        lost.map_or(answer, |why| Err(AskError::RegistryLost { why }))
+        lost.map_or(answer, |why| Err(NodeError::RegistryLost { why }))
     }
 
     /// Asks and waits for the answer, and looks now and then whether there is a registry
     /// still.
-    fn wait_reply(&self, ask: &[u8], deadline: Deadline) -> Result<Reply, CallError> {
+    fn wait_reply(&self, ask: &[u8], deadline: Deadline) -> Result<CallReply, MessageError> {
         let (started, until) = (rt::now(), deadline.until());
         let mut call: Option<Call> = None;
         loop {
@@ -233,29 +248,29 @@ impl Handle {
                             call = Some(sent);
                             continue;
                         }
-                        Err(SendError::Full { .. } | SendError::TimedOut { .. }) => {}
-                        Err(why) => return Err(why.into()),
+                        Err(MessageError::Full { .. } | MessageError::NoRoomInTime { .. }) => {}
+                        Err(why) => return Err(why),
                     }
                 }
                 None => {}
             }
             if in_handler() {
-                return Err(CallError::InHandler);
+                return Err(MessageError::InHandler);
             }
             self.watch().look();
             let is_late = until.is_some_and(|until| rt::now() >= until);
             if is_late || self.has_lost_registry() {
-                return Err(CallError::TimedOut { waited: rt::now() - started });
+                return Err(MessageError::TimedOut { waited: rt::now() - started });
             }
         }
     }
 }
 
-impl AskError {
+impl NodeError {
     /// Of what was asked of a name.
     fn of(self, name: &str) -> Self {
         match self {
-            Self::Refused(Refused::NameTaken { owner }) => {
+            Self::Refused(RegistryRefusal::NameTaken { owner }) => {
                 Self::NameTaken { name: name.to_owned(), owner }
             }
             other => other,
@@ -263,44 +278,46 @@ impl AskError {
     }
 }
 
-fn unbind(name: &str, bytes: &[u8]) -> Ask {
-    Ask::Unbind { name: name.to_owned(), bytes: bytes.to_vec() }
+fn unbind(name: &str, bytes: &[u8]) -> RegistryQuestion {
+    RegistryQuestion::Unbind { name: name.to_owned(), bytes: bytes.to_vec() }
 }
 
 /// What the registry has answered.
-pub(super) fn answer(reply: Result<Reply, CallError>) -> Result<Answer, AskError> {
-    match Answer::from_bytes(reply?.bytes()) {
-        Some(Answer::Refused(why)) => Err(why.into()),
+pub(super) fn answer(reply: Result<CallReply, MessageError>) -> Result<RegistryAnswer, NodeError> {
+    match RegistryAnswer::from_bytes(reply?.bytes()) {
+        Some(RegistryAnswer::Refused(why)) => Err(why.into()),
         Some(answer) => Ok(answer),
-        None => Err(AskError::OtherAnswer),
+        None => Err(NodeError::OtherAnswer),
     }
 }
 
-impl Answer {
-    fn done(self) -> Result<(), AskError> {
-        if self == Self::Done { Ok(()) } else { Err(AskError::OtherAnswer) }
+impl RegistryAnswer {
+    fn done(self) -> Result<(), NodeError> {
+        if self == Self::Done { Ok(()) } else { Err(NodeError::OtherAnswer) }
     }
 
-    fn unbound(self) -> Result<bool, AskError> {
+    fn unbound(self) -> Result<bool, NodeError> {
         match self {
             Self::Done => Ok(true),
             Self::NotBound => Ok(false),
-            _ => Err(AskError::OtherAnswer),
+            _ => Err(NodeError::OtherAnswer),
         }
     }
 
-    fn bound(self) -> Result<Option<Binding>, AskError> {
+    fn bound(self) -> Result<Option<Binding>, NodeError> {
         match self {
             Self::Bound { owner, bytes } => Ok(Some(Binding { owner, bytes })),
             Self::NotBound | Self::Withdrawn { .. } => Ok(None),
-            Self::OwnerGone { name, owner, fate } => Err(AskError::OwnerGone { name, owner, fate }),
-            Self::NobodyLeft { name } => Err(AskError::NobodyLeft { name }),
-            _ => Err(AskError::OtherAnswer),
+            Self::OwnerGone { name, owner, fate } => {
+                Err(NodeError::OwnerGone { name, owner, fate })
+            }
+            Self::NobodyLeft { name } => Err(NodeError::NobodyLeft { name }),
+            _ => Err(NodeError::OtherAnswer),
         }
     }
 
     /// The same, for who does not wait, and so need not be told that it would be in vain.
-    fn bound_now(self) -> Result<Option<Binding>, AskError> {
+    fn bound_now(self) -> Result<Option<Binding>, NodeError> {
         match self {
             Self::OwnerGone { .. } | Self::NobodyLeft { .. } => Ok(None),
             answer => answer.bound(),
@@ -315,5 +332,5 @@ fn ms(wait: Deadline) -> u64 {
 
 /// How long the registry may take to say why nobody has bound a name in time.
 const ANSWER: Duration = Duration::from_millis(100);
-/// As good as for ever.
+/// The longest wait that is sent: for ever.
 const LONG: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -7,24 +7,24 @@ use egret_net::rt;
 use egret_net::vi::{Encrypt, Identity, Nic, NicOptions, Trust, Wait};
 
 use super::{Config, JoinError, Properties};
-use crate::settings::{FabricList, Key, Settings, SettingsError};
+use crate::settings::{FabricList, SettingKey, Settings};
 use crate::{Links, LinksOptions};
 
-/// What a node has opened.
+/// The fabrics that a node has opened.
 #[derive(Debug)]
-pub(super) struct Opened {
-    /// Over these it asks the registry.
+pub(super) struct OpenedFabrics {
+    /// The links to the registry.
     pub(super) control: Links,
-    /// What others can use, the best first.
+    /// The links over each fabric, the preferred one first.
     pub(super) fabrics: Vec<(String, Links)>,
     pub(super) properties: Vec<Properties>,
-    /// What is not used, and why.
+    /// The fabrics that are not used, and why.
     pub(super) skipped: Vec<(String, String)>,
     /// Remote calls that each other node may have under way, if the program says so.
     pub(super) in_flight: Option<u32>,
 }
 
-impl Opened {
+impl OpenedFabrics {
     pub(super) fn of(config: &Config) -> Result<Self, JoinError> {
         let opened = Self::open(config)?;
         let links = opened.fabrics.iter().map(|(_, links)| links).chain([&opened.control]);
@@ -39,21 +39,21 @@ impl Opened {
         }
         let identity = &Identity::random();
         let settings = &config.settings;
-        let list: FabricList = settings.needed(Key::Fabrics)?;
+        let list: FabricList = settings.needed(SettingKey::Fabrics)?;
         let mut opened = Vec::new();
         let mut skipped = Vec::new();
-        let named = !list.wanted.is_empty() && settings.is_said(Key::Fabrics);
+        let named = !list.wanted.is_empty() && settings.is_said(SettingKey::Fabrics);
         for name in candidates(config, &list) {
             match open_one(config, &name, &list, identity) {
                 Ok(found) => opened.push(found),
                 // What is open to everybody by mistake is not mended by another fabric.
-                Err(Skip::Nic(why)) if named || matches!(why, OpenError::Secret { .. }) => {
+                Err(SkipReason::Nic(why)) if named || why.is_secret_refused() => {
                     return Err(JoinError::Nic { fabric: name, why });
                 }
-                Err(Skip::Nic(why)) => skipped.push((name, why.to_string())),
-                Err(Skip::Settings(why)) => return Err(why.into()),
-                Err(Skip::Links(why)) => return Err(why.into()),
-                Err(Skip::Unwanted(why)) => skipped.push((name, why)),
+                Err(SkipReason::Nic(why)) => skipped.push((name, why.to_string())),
+                Err(SkipReason::Settings(why)) => return Err(why),
+                Err(SkipReason::Links(why)) => return Err(why.into()),
+                Err(SkipReason::Unwanted(why)) => skipped.push((name, why)),
             }
         }
         let rest =
@@ -92,11 +92,11 @@ impl Opened {
 }
 
 /// Why a fabric is not used.
-enum Skip {
+enum SkipReason {
     Unwanted(String),
     Nic(OpenError),
-    Links(crate::link::OpenError),
-    Settings(SettingsError),
+    Links(crate::links::LinkError),
+    Settings(JoinError),
 }
 
 /// The fabrics to look at, in order of preference.
@@ -110,9 +110,9 @@ fn candidates(config: &Config, list: &FabricList) -> Vec<String> {
 
 fn rejected(settings: &Settings) -> String {
     let all = settings.all();
-    let setting = all.iter().find(|setting| setting.name == Key::Fabrics.name());
+    let setting = all.iter().find(|setting| setting.name == SettingKey::Fabrics.name());
     let origin = setting.map_or_else(String::new, |setting| setting.origin.to_string());
-    format!("rejected by {} ({origin})", Key::Fabrics.variable())
+    format!("rejected by {} ({origin})", SettingKey::Fabrics.variable())
 }
 
 fn open_one(
@@ -120,38 +120,39 @@ fn open_one(
     name: &str,
     list: &FabricList,
     identity: &Identity,
-) -> Result<(String, Links, Properties), Skip> {
+) -> Result<(String, Links, Properties), SkipReason> {
     if list.rejected.iter().any(|rejected| rejected == name) {
-        return Err(Skip::Unwanted(rejected(&config.settings)));
+        return Err(SkipReason::Unwanted(rejected(&config.settings)));
     }
     let mut fabrics = Fabrics::default();
     config.fabrics.iter().for_each(|(fabric, _)| fabrics.add(std::sync::Arc::clone(fabric)));
-    let options = nic_options(config, name, identity).map_err(Skip::Settings)?;
-    let nic = fabrics.open(name, options).map_err(Skip::Nic)?;
+    let options = nic_options(config, name, identity).map_err(SkipReason::Settings)?;
+    let nic = fabrics.open(name, options).map_err(SkipReason::Nic)?;
     let own = config.fabrics.iter().find(|(fabric, _)| fabric.name() == name);
     let properties = match own {
         Some((_, properties)) => properties.clone(),
         None => known(config, name, &nic)?,
     };
     if let Some(why) = unwanted(config, &properties) {
-        return Err(Skip::Unwanted(why));
+        return Err(SkipReason::Unwanted(why));
     }
-    let links = Links::open(nic, config.links.clone()).map_err(Skip::Links)?;
+    let links = Links::open(nic, config.links.clone()).map_err(SkipReason::Links)?;
     Ok((name.to_owned(), links, properties))
 }
 
-/// What a fabric of this project is like here: what leaves the machine is encrypted, unless that is
-/// off, and whoever has no secret is not at the other end.
-fn known(config: &Config, name: &str, nic: &Nic) -> Result<Properties, Skip> {
+/// The properties of a fabric of this project here: what leaves the machine is encrypted, unless
+/// encryption is off or there is no secret.
+fn known(config: &Config, name: &str, nic: &Nic) -> Result<Properties, SkipReason> {
     let properties = Properties::of(name, &nic.limits());
-    let encrypt: Encrypt = config.settings.needed(Key::Encrypt).map_err(Skip::Settings)?;
-    let has_secret = config.settings.secret().map_err(Skip::Settings)?.is_some();
+    let encrypt: Encrypt =
+        config.settings.needed(SettingKey::Encrypt).map_err(SkipReason::Settings)?;
+    let has_secret = config.settings.secret().map_err(SkipReason::Settings)?.is_some();
     let is_sealed = name != "sim" && encrypt != Encrypt::Never && has_secret;
     let is_private = properties.private || is_sealed;
     Ok(properties.private(is_private))
 }
 
-/// What speaks against a fabric that is like this.
+/// Why a fabric with these properties is not used.
 fn unwanted(config: &Config, properties: &Properties) -> Option<String> {
     let lacking = config.required.iter().find(|needed| !properties.has(needed));
     let rejected = || config.rejected.iter().find(|unwanted| properties.has(unwanted));
@@ -159,10 +160,10 @@ fn unwanted(config: &Config, properties: &Properties) -> Option<String> {
     lacking.or_else(|| rejected().map(|unwanted| format!("{unwanted} is rejected")))
 }
 
-/// The registry is asked over tcp, whatever else a node uses.
+/// Opens the links to the registry, which are over tcp, whatever fabrics the node uses.
 fn open_control(config: &Config, identity: &Identity) -> Result<Links, JoinError> {
     let options = nic_options(config, "tcp", identity)?;
-    if config.settings.needed::<Encrypt>(Key::Encrypt)? == Encrypt::Never {
+    if config.settings.needed::<Encrypt>(SettingKey::Encrypt)? == Encrypt::Never {
         tracing::warn!(
             "encryption is off (EGRET_ENCRYPT): who is on the network between this node and others \
              can read and change what they say"
@@ -177,16 +178,16 @@ fn nic_options(
     config: &Config,
     fabric: &str,
     identity: &Identity,
-) -> Result<NicOptions, SettingsError> {
+) -> Result<NicOptions, JoinError> {
     let settings = &config.settings;
     let host = match fabric {
         "tcp" | "udp" => listen(settings)?,
         // Nobody can have taken a name before that nobody can guess.
         _ => format!("egret-{:016x}", rt::random()),
     };
-    let wait: Wait = settings.needed(Key::Wait)?;
-    let trust: Trust = settings.needed(Key::Trust)?;
-    let encrypt: Encrypt = settings.needed(Key::Encrypt)?;
+    let wait: Wait = settings.needed(SettingKey::Wait)?;
+    let trust: Trust = settings.needed(SettingKey::Trust)?;
+    let encrypt: Encrypt = settings.needed(SettingKey::Encrypt)?;
     let options = NicOptions::new(&host).wait(wait).trust(trust).encrypt(encrypt);
     let options = options.identity(identity.clone());
     let options = if config.is_insecure { options.insecure_without_secret() } else { options };
@@ -196,12 +197,12 @@ fn nic_options(
     })
 }
 
-/// Where to listen: where it was said, and else on loopback if the registry is there.
-fn listen(settings: &Settings) -> Result<String, SettingsError> {
-    if let Some(place) = settings.value(Key::Listen)? {
+/// Where to listen: where the settings say, else on loopback if the registry is there.
+fn listen(settings: &Settings) -> Result<String, JoinError> {
+    if let Some(place) = settings.value(SettingKey::Listen)? {
         return Ok(place);
     }
-    let registry: String = settings.needed(Key::Registry)?;
+    let registry: String = settings.needed(SettingKey::Registry)?;
     let mut found = registry.to_socket_addrs().into_iter().flatten();
     let is_here = found.any(|at: SocketAddr| at.ip().is_loopback());
     Ok(if is_here { "" } else { "reachable" }.to_owned())

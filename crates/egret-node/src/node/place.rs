@@ -18,9 +18,30 @@ pub(super) fn machine() -> String {
     told().unwrap_or_else(|| format!("unknown/{:016x}", rt::random()))
 }
 
+/// Whether processes on these two may reach each other over loopback: one system and one network
+/// namespace, of whichever user, or a machine that cannot be told.
+pub(super) fn may_share_loopback(one: &str, other: &str) -> bool {
+    let network = |machine: &str| machine.match_indices('/').nth(1).map(|(end, _)| end);
+    match (network(one), network(other)) {
+        (Some(end), Some(at)) => one[..end] == other[..at],
+        (None, _) | (_, None) => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_of_one_machine_share_loopback_and_machines_do_not() {
+        let told = machine();
+        let user = told.rfind('/').unwrap();
+        assert!(may_share_loopback(&told, &format!("{}/7", &told[..user])));
+        assert!(may_share_loopback("b/net:[1]/user:[1]/0", "b/net:[1]/user:[2]/7"));
+        assert!(!may_share_loopback("b/net:[1]/user:[1]/0", "b/net:[2]/user:[1]/0"));
+        assert!(!may_share_loopback("b/net:[1]/user:[1]/0", "c/net:[1]/user:[1]/0"));
+        assert!(may_share_loopback("unknown/01", "unknown/02"));
+    }
 
     #[test]
     fn a_machine_is_a_system_two_namespaces_and_a_user() {

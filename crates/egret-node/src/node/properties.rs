@@ -1,4 +1,4 @@
-//! What a fabric is like, so that a program can choose.
+//! Properties of fabrics, by which a program chooses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use egret_net::vi::{Limits, Reliability};
 use egret_stream::Wire;
 
-/// What a fabric is like. The fields are what every fabric says; whatever else one has to
-/// say stands under keys of its own.
+/// The properties of a fabric. Every fabric has the fields; further properties of a fabric have keys
+/// of their own.
 ///
 /// ```
 /// use egret_node::node::{Latency, Properties, Property};
@@ -37,7 +37,7 @@ pub struct Properties {
     pub more: BTreeMap<String, String>,
 }
 
-/// How long a short message takes.
+/// How long a short message takes; [`Properties`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Wire)]
 #[non_exhaustive]
 pub enum Latency {
@@ -147,8 +147,8 @@ impl Latency {
     }
 }
 
-/// Something that a fabric is, to be [required](super::Config::require) or
-/// [rejected](super::Config::reject).
+/// A property of a fabric, to be [required](super::Config::require) or
+/// [rejected](super::Config::reject); [`Properties`] has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
     key: std::borrow::Cow<'static, str>,

@@ -1,14 +1,15 @@
 //! Which fabric leads to a node, and why.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use egret_net::vi::{Address, PublicKey, Vi};
 
-use super::{Member, NodeId, Offer};
+use super::{FabricOffer, Member, NodeId, place};
 use crate::Links;
 
-/// The way to a node: over which links, and what its nic is called there. The link itself
-/// is made at first use.
+/// The route to a node: the links to use, and the node's host there. The link itself is made at first
+/// use. The [module](super) has an example.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Route {
@@ -16,9 +17,9 @@ pub struct Route {
     pub fabric: String,
     /// This node's links over it.
     pub links: Links,
-    /// What the other's nic is called.
+    /// The host of the other node.
     pub host: String,
-    /// The key that the other proves; `None` on a fabric without keys.
+    /// The key that the other node proves; `None` on a fabric without keys.
     pub key: Option<PublicKey>,
 }
 
@@ -42,7 +43,7 @@ impl Route {
     }
 }
 
-/// Which fabric two nodes use, and why; made by [`Handle::explain`](super::Handle::explain).
+/// Which fabric two nodes use, and why ([`id_of`](super::NodeHandle::id_of) has an example); made by [`NodeHandle::explain`](super::NodeHandle::explain).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -50,9 +51,9 @@ pub struct Explanation {
     pub node: NodeId,
     /// The fabric, if there is one.
     pub fabric: Option<String>,
-    /// Why this one.
+    /// Why this fabric, or why none.
     pub why: String,
-    /// The others, and what is to be said of each.
+    /// The other fabrics, and why each is not used.
     pub others: Vec<(String, String)>,
 }
 
@@ -80,18 +81,34 @@ pub(super) fn candidates<'a>(here: &'a Member, there: &'a Member) -> Vec<Candida
     all.map(|offer| candidate(offer, here, there)).collect()
 }
 
-fn candidate<'a>(offer: &'a Offer, here: &Member, there: &Member) -> Candidate<'a> {
+fn candidate<'a>(offer: &'a FabricOffer, here: &Member, there: &Member) -> Candidate<'a> {
     let name = offer.fabric.as_str();
     let obstacle = match (here.offer(name), there.offer(name)) {
         (None, _) => Some("this node does not use it".to_owned()),
         (_, None) => Some(format!("rank {} does not use it", there.id.rank)),
+        _ if here.machine == there.machine => None,
         (Some(ours), Some(theirs)) => {
-            let meets = here.machine == there.machine
-                || !(ours.properties.same_machine || theirs.properties.same_machine);
-            (!meets).then(|| "it does not lead to another machine".to_owned())
+            let inner = ours.properties.same_machine || theirs.properties.same_machine;
+            let hidden = [(here, ours), (there, theirs)].into_iter().find(|(_, offer)| {
+                matches!(name, "tcp" | "udp")
+                    && is_loopback(&offer.host)
+                    && !place::may_share_loopback(&here.machine, &there.machine)
+            });
+            match hidden {
+                _ if inner => Some("it does not lead to another machine".to_owned()),
+                Some((who, FabricOffer { host, .. })) => Some(format!(
+                    "rank {} listens at {host}, where other machines do not reach it (EGRET_LISTEN)",
+                    who.id.rank
+                )),
+                None => None,
+            }
         }
     };
     Candidate { name, obstacle, same_machine: offer.properties.same_machine }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.parse().is_ok_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
 }
 
 /// Why two nodes use what they do.
@@ -103,7 +120,7 @@ pub(super) fn explain(here: &Member, there: &Member, skipped: &[(String, String)
         Some(chosen) if chosen.same_machine => "both are on one machine".to_owned(),
         Some(_) if here.machine == there.machine => "it is the first that both have".to_owned(),
         Some(_) => "it leads from one machine to another".to_owned(),
-        None => "the two have none in common".to_owned(),
+        None => "none leads from one to the other".to_owned(),
     };
     let unused = |candidate: &&Candidate<'_>| Some(candidate.name) != fabric.as_deref();
     let said = |candidate: &Candidate<'_>| {
@@ -127,7 +144,7 @@ mod tests {
 
     fn member(rank: u32, machine: &str, fabrics: &[&str]) -> Member {
         let is = |name: &str| Properties::network().same_machine(name == "shm");
-        let fabrics = fabrics.iter().map(|name| Offer::new(name, "host", is(name))).collect();
+        let fabrics = fabrics.iter().map(|name| FabricOffer::new(name, "host", is(name))).collect();
         Member::new(NodeId { rank, incarnation: 1 }, machine.to_owned(), fabrics, None)
     }
 
@@ -140,6 +157,19 @@ mod tests {
         let near = member(1, "a", &["tcp", "shm"]);
         assert_eq!(explain(&here, &near, &[]).fabric.as_deref(), Some("shm"));
         assert_eq!(explain(&near, &here, &[]).fabric.as_deref(), Some("shm"), "as the other");
+        let hidden = |machine| {
+            let offer = FabricOffer::new("tcp", "127.0.0.1:7", Properties::network());
+            let id = NodeId { rank: 1, incarnation: 1 };
+            Member::new(id, machine, vec![offer], None)
+        };
+        let here_too = member(0, "boot/net/user/0", &["tcp"]);
+        let other_user = explain(&here_too, &hidden("boot/net/user/1".to_owned()), &[]);
+        assert_eq!(other_user.fabric.as_deref(), Some("tcp"), "they share loopback");
+        for there in ["boot/other/user/0", "other/net/user/0"] {
+            let told = explain(&here_too, &hidden(there.to_owned()), &[]).to_string();
+            let why = "tcp: rank 1 listens at 127.0.0.1:7, where other machines do not reach it";
+            assert!(told.starts_with("rank 1: no fabric") && told.contains(why), "{told}");
+        }
         let alone = member(1, "b", &["shm"]);
         let told = explain(&here, &alone, &[]).to_string();
         assert!(told.starts_with("rank 1: no fabric, because "), "{told}");

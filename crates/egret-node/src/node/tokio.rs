@@ -13,7 +13,7 @@ use rustix::io::retry_on_intr;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::Handle;
+use super::NodeHandle;
 use crate::Links;
 
 /// Drives a node: the descriptors of its links and their next deadline, that of awaited calls included, are in
@@ -57,7 +57,7 @@ use crate::Links;
 /// # Panics
 ///
 /// Outside of a runtime with its timer and its input and output enabled.
-pub async fn drive(node: &Handle) -> io::Error {
+pub async fn drive(node: &NodeHandle) -> io::Error {
     let mut all: Vec<Pin<Box<dyn Future<Output = io::Error> + '_>>> = Vec::new();
     for (_, links) in node.links() {
         all.push(Box::pin(drive_links(links)));
@@ -73,7 +73,7 @@ pub async fn drive(node: &Handle) -> io::Error {
 }
 
 async fn drive_links(links: &Links) -> io::Error {
-    let Some(_loop) = Loop::new(links) else {
+    let Some(_loop) = EventLoopScope::new(links) else {
         return io::Error::new(io::ErrorKind::AlreadyExists, "another future drives this node");
     };
     let Some(fd) = links.fd() else {
@@ -96,7 +96,7 @@ async fn drive_links(links: &Links) -> io::Error {
             tokio::task::yield_now().await;
             continue;
         };
-        let armed = Armed(links);
+        let armed = ArmedScope(links);
         if let Err(why) = readable(&fd, until).await {
             return why;
         }
@@ -134,9 +134,9 @@ fn has_something(fd: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// An event loop drives the links, until this is dropped.
-struct Loop<'a>(&'a Links);
+struct EventLoopScope<'a>(&'a Links);
 
-impl<'a> Loop<'a> {
+impl<'a> EventLoopScope<'a> {
     /// None if another does.
     fn new(links: &'a Links) -> Option<Self> {
         let is_taken = links.core.crew.set_loop(true);
@@ -146,16 +146,16 @@ impl<'a> Loop<'a> {
     }
 }
 
-impl Drop for Loop<'_> {
+impl Drop for EventLoopScope<'_> {
     fn drop(&mut self) {
         self.0.core.crew.set_loop(false);
     }
 }
 
 /// The links are armed, until this is dropped.
-struct Armed<'a>(&'a Links);
+struct ArmedScope<'a>(&'a Links);
 
-impl Drop for Armed<'_> {
+impl Drop for ArmedScope<'_> {
     fn drop(&mut self) {
         self.0.disarm();
     }

@@ -1,4 +1,4 @@
-//! What a node knows of its pool: what the registry has told it, in that order.
+//! What a node knows of its pool: the events that the registry has sent, in their order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -9,33 +9,33 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
 use egret_net::vi::PublicKey;
 
-use super::event::{Event, Fate, Follow};
-use super::{Member, NodeId, Offer};
+use super::event::{Departure, Event, EventSource};
+use super::{FabricOffer, Member, NodeId};
 use crate::Links;
-use crate::am::{Endpoint, Message, Remote, Request, SendError};
-use crate::links::behind::{Waiters, under};
+use crate::am::{Endpoint, Message, MessageError, RemoteEndpoint, Request};
+use crate::links::wakers::{WakerList, under};
 use crate::registry::limits::TOLD_MAX;
-use crate::registry::wire::{ASK, Answer, Ask, EVENTS, Entry, VERSION};
+use crate::registry::wire::{ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, VERSION};
 
-/// A node's end of the talk with the registry.
-pub(crate) struct Watch {
+/// A node's side of the protocol with the registry.
+pub(crate) struct PoolWatch {
     pub(super) links: Links,
-    pub(super) view: Mutex<View>,
-    /// What it needs since it is a member.
-    following: OnceLock<Following>,
-    /// What it could not ask yet.
+    pub(super) view: Mutex<PoolView>,
+    /// Set when the node has become a member.
+    following: OnceLock<RegistryFollow>,
+    /// Requests that wait for room in the window.
     owed: Mutex<VecDeque<Vec<u8>>>,
     /// Who waits for a change.
-    waiting: Mutex<Waiters>,
+    waiting: Mutex<WakerList>,
 }
 
 /// What a member needs to follow what happens.
-pub(super) struct Following {
+pub(super) struct RegistryFollow {
     /// Where it asks what happened.
-    pub(super) follows: Remote,
+    pub(super) follows: RemoteEndpoint,
     /// Where it asks everything else.
-    pub(super) asks: Arc<Remote>,
-    /// How often the registry says something at least.
+    pub(super) asks: Arc<RemoteEndpoint>,
+    /// The longest time between two messages of the registry.
     pub(super) heard: Duration,
     /// The node's fabrics: closed if it is declared dead, and without links to the dead.
     pub(super) fabrics: Vec<(String, Links)>,
@@ -43,7 +43,7 @@ pub(super) struct Following {
 
 /// What a node knows of its pool.
 #[derive(Debug, Default)]
-pub(super) struct View {
+pub(super) struct PoolView {
     pub(super) log: Vec<Event>,
     /// Entries of the registry's log that it knows, and their bytes.
     known: u64,
@@ -51,24 +51,24 @@ pub(super) struct View {
     /// The members, by rank.
     pub(super) members: BTreeMap<u32, Member>,
     /// What became of nodes that are none any more.
-    pub(super) fates: BTreeMap<NodeId, Fate>,
+    pub(super) fates: BTreeMap<NodeId, Departure>,
     /// Where nodes were that have died since this was last taken.
-    dead: Vec<(Offer, Option<PublicKey>, String)>,
+    dead: Vec<(FabricOffer, Option<PublicKey>, String)>,
     /// Nodes that have gone since this was last taken.
     parted: Vec<Member>,
-    /// Why there is no registry any more.
+    /// Why the registry was lost, if it was.
     pub(super) lost: Option<String>,
-    /// For how long the registry has not said anything, as far as was looked.
+    /// For how long nothing was received from the registry, by the time that this node has observed.
     quiet: Duration,
     looked: Option<Instant>,
-    /// Who this is.
+    /// This node.
     own: Option<NodeId>,
     /// Why the registry has declared this node dead.
     pub(super) fenced: Option<String>,
 }
 
-impl Watch {
-    /// Has an endpoint receive what the registry tells.
+impl PoolWatch {
+    /// Has an endpoint receive the registry's messages.
     pub(super) fn new(links: &Links, endpoint: &Endpoint) -> Arc<Self> {
         let watch = Arc::new(Self {
             links: links.clone(),
@@ -84,14 +84,14 @@ impl Watch {
     }
 
     /// Begins to follow what happens.
-    pub(super) fn follow(&self, own: NodeId, following: Following) {
+    pub(super) fn follow(&self, own: NodeId, following: RegistryFollow) {
         self.view.lock().own = Some(own);
         _ = self.following.set(following);
         self.ask_on();
     }
 
-    /// A registry that has not said anything for so long is lost. Whoever waits or polls
-    /// looks now and then.
+    /// Declares the registry lost if nothing was received from it for too long. Threads that wait or
+    /// poll call this now and then.
     pub(super) fn look(&self) {
         let Some(following) = self.following.get() else { return };
         let quiet = self.view.lock().look(rt::now());
@@ -100,49 +100,53 @@ impl Watch {
         }
     }
 
-    /// Asks when there is room for it, and wants no answer.
-    pub(super) fn owe(&self, ask: &Ask) {
+    /// Sends a request as soon as the window has room, and discards the answer.
+    pub(super) fn owe(&self, ask: &RegistryQuestion) {
         self.owed.lock().push_back(ask.to_bytes());
         self.pay(Deadline::NOW);
     }
 
-    /// Asks what could not be asked yet; whether nothing is left of that.
+    /// Sends the requests that wait for room; returns whether none is left.
     pub(super) fn pay(&self, deadline: Deadline) -> bool {
-        let Some(Following { asks, .. }) = self.following.get() else { return true };
+        let Some(RegistryFollow { asks, .. }) = self.following.get() else { return true };
         loop {
             let Some(ask) = self.owed.lock().pop_front() else { return true };
             let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
             let sent = match deadline {
                 // Where nobody waits, no handlers run.
-                Deadline::NOW => asks.try_request(message).map_err(|unsent| unsent.reason),
+                Deadline::NOW => asks.try_request(message).map_err(|unsent| unsent.why),
                 deadline => asks.wait_request(message, deadline),
             };
             match sent {
                 Ok(call) => drop(call),
-                Err(SendError::Full { .. } | SendError::TimedOut { .. } | SendError::InHandler) => {
+                Err(
+                    MessageError::Full { .. }
+                    | MessageError::NoRoomInTime { .. }
+                    | MessageError::InHandler,
+                ) => {
                     self.owed.lock().push_front(ask);
                     return false;
                 }
-                // There is nobody to ask any more.
+                // The registry is lost.
                 Err(_) => {}
             }
         }
     }
 
-    /// Asks what happened after what is known.
+    /// Requests the events after those that are known.
     fn ask_on(&self) {
-        let Some(Following { follows, .. }) = self.following.get() else { return };
-        let ask = Ask::Follow { next: self.view.lock().known }.to_bytes();
+        let Some(RegistryFollow { follows, .. }) = self.following.get() else { return };
+        let ask = RegistryQuestion::Follow { next: self.view.lock().known }.to_bytes();
         match follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
             Ok(call) => drop(call),
-            Err(unsent) => self.lose(&unsent.reason.to_string()),
+            Err(unsent) => self.lose(&unsent.why.to_string()),
         }
     }
 
     fn told(&self, request: &Request<'_>) {
-        match Answer::from_bytes(request.bytes()) {
-            Some(Answer::Events { first, entries }) => {
+        match RegistryAnswer::from_bytes(request.bytes()) {
+            Some(RegistryAnswer::Events { first, entries }) => {
                 // Before the program sees a member, which it may call at once.
                 self.allow(&entries);
                 let (learned, dead, gone, fenced) = {
@@ -163,14 +167,14 @@ impl Watch {
                     return self.lose(why);
                 }
             }
-            Some(Answer::Refused(why)) => return self.lose(&why.to_string()),
+            Some(RegistryAnswer::Refused(why)) => return self.lose(&why.to_string()),
             _ => return self.lose("it said what no registry says"),
         }
         self.pay(Deadline::NOW);
         self.ask_on();
     }
 
-    /// The registry has declared this node dead: it must not go on as if it lived.
+    /// Closes the links of a node that the registry has declared dead.
     fn fence(&self, why: &str) {
         for (_, links) in self.fabrics() {
             super::handle::end(
@@ -186,9 +190,9 @@ impl Watch {
     }
 
     /// Members may have links, with the key that the registry knows.
-    fn allow(&self, entries: &[Entry]) {
+    fn allow(&self, entries: &[LogEntry]) {
         for entry in entries {
-            if let Entry::Joined(member) = entry {
+            if let LogEntry::Joined(member) = entry {
                 self.at_each(member, |links, host| links.allow(host, member.key()));
             }
         }
@@ -211,8 +215,8 @@ impl Watch {
         }
     }
 
-    /// Whoever waits for a node that has died is told, even if its links seem well.
-    fn part_from(&self, dead: &[(Offer, Option<PublicKey>, String)]) {
+    /// Ends the links with nodes that have died, even if the links seem to be well.
+    fn part_from(&self, dead: &[(FabricOffer, Option<PublicKey>, String)]) {
         for (offer, key, why) in dead {
             let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
             here.for_each(|(_, links)| match key {
@@ -224,7 +228,7 @@ impl Watch {
         }
     }
 
-    /// There is no registry any more.
+    /// Declares the registry lost.
     pub(super) fn lose(&self, why: &str) {
         let mut view = self.view.lock();
         if view.lost.is_none() && view.fenced.is_none() {
@@ -244,10 +248,10 @@ impl Watch {
     }
 }
 
-impl View {
-    /// Takes what the registry says, if it goes on where it was and is not more than a
-    /// registry remembers.
-    fn learn(&mut self, first: u64, entries: Vec<Entry>) -> Result<(), &'static str> {
+impl PoolView {
+    /// Appends entries of the registry's log, if they follow those that are known and are not more than
+    /// a registry keeps.
+    fn learn(&mut self, first: u64, entries: Vec<LogEntry>) -> Result<(), &'static str> {
         self.quiet = Duration::ZERO;
         if first != self.known {
             return Err("it told what happened in another order");
@@ -259,30 +263,32 @@ impl View {
                 return Err("it told more than a registry remembers");
             }
             match &entry {
-                Entry::Joined(member) => {
+                LogEntry::Joined(member) => {
                     self.members.insert(member.id.rank, member.clone());
                 }
-                Entry::Left(node) => self.gone(*node, Fate::Left),
-                Entry::Died { node, why } => self.gone(*node, Fate::Died { why: why.clone() }),
+                LogEntry::Left(node) => self.gone(*node, Departure::Left),
+                LogEntry::Died { node, why } => {
+                    self.gone(*node, Departure::Died { why: why.clone() });
+                }
             }
             self.log.push(Event::from(entry));
         }
         // Another life may be where one has ended.
         let members = &self.members;
         let is_there =
-            |offer: &Offer| members.values().any(|member| member.fabrics.contains(offer));
+            |offer: &FabricOffer| members.values().any(|member| member.fabrics.contains(offer));
         self.dead.retain(|(offer, key, _)| key.is_some() || !is_there(offer));
         Ok(())
     }
 
-    fn gone(&mut self, node: NodeId, fate: Fate) {
-        if let (true, Fate::Died { why }) = (self.own == Some(node), &fate) {
+    fn gone(&mut self, node: NodeId, fate: Departure) {
+        if let (true, Departure::Died { why }) = (self.own == Some(node), &fate) {
             self.fenced = Some(why.clone());
         }
         if self.members.get(&node.rank).is_some_and(|member| member.id == node)
             && let Some(member) = self.members.remove(&node.rank)
         {
-            if let Fate::Died { why } = &fate {
+            if let Departure::Died { why } = &fate {
                 let offers = member.fabrics.iter().cloned();
                 let key = member.key();
                 self.dead.extend(offers.map(|offer| (offer, key, why.clone())));
@@ -292,8 +298,8 @@ impl View {
         self.fates.insert(node, fate);
     }
 
-    /// For how long the registry has been silent. While nobody looked this node may have been
-    /// stopped, and could not hear: that time does not count.
+    /// For how long nothing was received from the registry. Between two calls at most [`LOOK`] counts:
+    /// this node may have been stopped meanwhile, and could not receive.
     fn look(&mut self, now: Instant) -> Duration {
         let passed = self.looked.replace(now).map_or(Duration::ZERO, |looked| now - looked);
         self.quiet += passed.min(LOOK);
@@ -301,7 +307,7 @@ impl View {
     }
 
     /// The last life of a rank, and what became of it if it is over.
-    pub(super) fn last(&self, rank: u32) -> Option<(NodeId, Option<&Fate>)> {
+    pub(super) fn last(&self, rank: u32) -> Option<(NodeId, Option<&Departure>)> {
         if let Some(member) = self.members.get(&rank) {
             return Some((member.id, None));
         }
@@ -310,7 +316,7 @@ impl View {
     }
 }
 
-impl Follow for Watch {
+impl EventSource for PoolWatch {
     fn entry(&self, at: usize) -> Option<Event> {
         self.view.lock().log.get(at).cloned()
     }
@@ -321,14 +327,14 @@ impl Follow for Watch {
     }
 }
 
-/// What a registry tells, without links; for fuzzers.
+/// A [`PoolView`] without links; for fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 #[derive(Debug, Default)]
-pub(crate) struct Told(View);
+pub(crate) struct FuzzedView(PoolView);
 
 #[cfg(any(test, feature = "fuzzing"))]
-impl Told {
-    pub(crate) fn learn(&mut self, first: u64, entries: Vec<Entry>) {
+impl FuzzedView {
+    pub(crate) fn learn(&mut self, first: u64, entries: Vec<LogEntry>) {
         let before = self.0.log.len();
         if self.0.learn(first, entries).is_err() {
             assert_eq!(self.0.log.len(), before, "nothing is learned out of order");
@@ -336,7 +342,7 @@ impl Told {
     }
 
     pub(crate) fn check(&self) {
-        let View { members, fates, log, known, .. } = &self.0;
+        let PoolView { members, fates, log, known, .. } = &self.0;
         assert_eq!(log.len() as u64, *known);
         assert!(members.iter().all(|(rank, member)| member.id.rank == *rank));
         for node in fates.keys() {
@@ -346,7 +352,7 @@ impl Told {
     }
 }
 
-/// How much time passes between two looks at most.
+/// The most that counts between two calls of [`look`](PoolView::look).
 const LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -355,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_registry_is_not_lost_while_the_node_was_stopped() {
-        let (mut view, start) = (View::default(), Instant::default());
+        let (mut view, start) = (PoolView::default(), Instant::default());
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(view.look(at(5)), Duration::ZERO);
         assert_eq!(view.look(at(65)), LOOK);

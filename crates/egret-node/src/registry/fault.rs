@@ -1,13 +1,15 @@
 //! Faults that tests plant, to show that the checks find them.
 //!
 //! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 egret_net::faults! {
-    /// Ways to get it wrong.
+    /// Faults in the registry.
     pub(crate) enum Fault {
         /// A key that had a life gets another.
         KeyReused,
-        /// A node may be where another is.
+        /// A node may have the host of another member.
         HostShared,
         /// A rank may have all of the log.
         LogForOne,
@@ -17,13 +19,13 @@ egret_net::faults! {
         SameIncarnation,
         /// Names outlive their node.
         NamesKept,
-        /// Somebody is not told something.
+        /// A node misses an event.
         Skipped,
-        /// Somebody is told in another order.
+        /// A node gets events in another order.
         Reordered,
-        /// Who does not answer is waited for for ever.
+        /// A node that was probed and does not answer is never declared dead.
         Deaf,
-        /// Who is silent is not asked.
+        /// A silent node is not probed.
         Unasked,
         /// The time in which the registry was stopped counts.
         Unforgiving,
@@ -31,9 +33,9 @@ egret_net::faults! {
         TwiceDead,
         /// A name is taken back whatever it stands for by now.
         AnyUnbound,
-        /// Who waits for a name is not told that it is bound.
+        /// A wait for a name is not answered when the name is bound.
         WaitForgotten,
-        /// Who waits for a name is not told that nobody is there to bind it.
+        /// A wait for a name goes on although nobody is left to bind it.
         InVain,
     }
 }

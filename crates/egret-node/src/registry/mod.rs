@@ -9,14 +9,15 @@
 //! println!("EGRET_REGISTRY={}", registry.address());
 //! let secret = registry.secret().and_then(Secret::reveal).expect("a random one");
 //! println!("{} bytes for EGRET_SECRET_FILE", secret.len());
-//! # Ok::<(), egret_node::registry::RegistryError>(())
+//! # Ok::<(), egret_node::node::JoinError>(())
 //! ```
 //!
-//! How it works stands in `docs/registry-wire.md`.
+//! How it works stands in `docs/wire/registry.md`.
 
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../../fuzz/models/egret-node/registry/fuzzing.rs"]
 pub mod fuzzing;
 pub(crate) mod limits;
 mod names;
@@ -35,17 +36,17 @@ use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::{self, Instant};
 use egret_net::vi::{Nic, Secret};
 pub use operator::Operator;
-pub use options::{RegistryError, RegistryOptions};
+pub use options::RegistryOptions;
 
-use self::serve::Server;
+use self::serve::RegistryServer;
 use crate::flow::FlowTerms;
-use crate::node::{Config, Events};
+use crate::node::{Config, Events, JoinError};
 use crate::{Links, LinksOptions};
 
-/// The registry of one pool. Dropped, it is closed.
+/// The registry of one pool. Dropping it closes it. The [module](self) has an example.
 #[derive(Debug)]
 pub struct Registry {
-    server: Arc<Server>,
+    server: Arc<RegistryServer>,
     secret: Option<Secret>,
 }
 
@@ -56,7 +57,7 @@ impl Registry {
     ///
     /// If it cannot listen there, or the secret is empty, or there is none and it would
     /// listen beyond loopback.
-    pub fn open(options: RegistryOptions) -> Result<Self, RegistryError> {
+    pub fn open(options: RegistryOptions) -> Result<Self, JoinError> {
         Self::over(TcpFabric.open(&options.nic())?, options)
     }
 
@@ -66,16 +67,16 @@ impl Registry {
     /// # Errors
     ///
     /// If links are open on the nic already.
-    pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
+    pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, JoinError> {
         let key = nic.key();
         let secret = options.secret.clone();
         let secret = secret.map(|secret| key.map_or(secret.clone(), |key| secret.with_key(key)));
         let terms = options.terms()?;
         let links = LinksOptions::default().budget(budget(terms.size)).pool_size(terms.size);
         let links = Links::open(nic, links)?;
-        let server = Server::open(links, terms)?;
+        let server = RegistryServer::open(links, terms)?;
         if rt::has_background() {
-            serve::keep_time(&server).map_err(RegistryError::Thread)?;
+            serve::keep_time(&server).map_err(JoinError::Thread)?;
         }
         Ok(Self { server, secret })
     }
@@ -93,8 +94,8 @@ impl Registry {
         self.secret.as_ref()
     }
 
-    /// What a node of the pool is to be, in a process that has the registry: its pool, where the
-    /// registry is, and the secret.
+    /// The configuration of a node of the pool, for the process of the registry: the pool's name, the
+    /// registry's address, and the secret.
     pub fn config(&self) -> Config {
         let pool = self.server.inner.lock().state.terms.pool.clone();
         let config = Config::new(&pool).registry(self.address());
@@ -104,20 +105,21 @@ impl Registry {
         }
     }
 
-    /// Says how the process of a rank ended, which whoever started it knows: if it is a
-    /// member still it has died, and if it never was one the others need not wait for it.
+    /// Reports that the process of a rank has ended, as its launcher knows: if the rank is still a
+    /// member, the member has died; if it never was one, the others need not wait for it.
+    ///
+    /// This takes a rank and no `NodeId`, since the process may have ended before it joined.
     pub fn ended(&self, rank: u32, why: &str) {
         self.server.change(|state, now| state.process_ended(now, rank, why));
     }
 
-    /// What happened, from the beginning.
+    /// The events of the pool, from the beginning.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.server) as _)
     }
 
-    /// Does what can be done without waiting; for a simulated world, where nobody else
-    /// does.
+    /// Makes progress without waiting; for a simulated world, which has no background threads.
     pub fn poll(&self) {
         self.server.links.poll();
         self.server.change(|state, now| state.tick(now));
@@ -130,7 +132,7 @@ impl Registry {
         self.server.links.next_event().into_iter().chain(due).min()
     }
 
-    /// Closes it: the nodes of the pool are told that they have lost it.
+    /// Closes the registry: the nodes of the pool get the event that they have lost it.
     pub fn close(&self) {
         self.server.links.close();
     }
@@ -142,9 +144,9 @@ impl Drop for Registry {
     }
 }
 
-/// Bytes of questions that may be under way: with so many each peer has a share of two mappings,
-/// one to ask by and one to follow by, whatever the others do. Some are for those who are refused
-/// and for the last life of who comes back.
+/// Bytes of requests that may be under way: with so many each peer has a share of two mappings, one
+/// for requests and one for events, whatever the others do. The spare bytes are for nodes that are
+/// refused, and for the last life of nodes that come back.
 const fn budget(size: u32) -> u64 {
     let peers = LinksOptions::pool_peers(size);
     SPARE + FlowTerms::of(0).shared_by(peers as u64).least()

@@ -1,4 +1,4 @@
-//! Names, what they stand for, and who waits for one.
+//! Bound names, and waits for names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,52 +7,52 @@ use egret_net::rt::Instant;
 use super::fault::{Fault, planted};
 use super::limits::{BOUND_MAX, NAME_MAX, NAMES_MAX, WAITS_MAX};
 use super::state::Ticket;
-use super::wire::Answer;
-use crate::node::{NodeId, Refused};
+use super::wire::RegistryAnswer;
+use crate::node::{NodeId, RegistryRefusal};
 
-/// Names, what they stand for, and who waits for one.
+/// Bound names, and waits for names.
 #[derive(Debug)]
-pub(crate) struct Names<P> {
+pub(crate) struct BoundNames<P> {
     pub(super) bound: BTreeMap<String, (NodeId, Vec<u8>)>,
-    /// Who had a name last that nobody has.
+    /// The last owner of each name that is not bound now.
     pub(super) last: BTreeMap<String, NodeId>,
-    pub(super) waits: BTreeMap<Ticket, Wait<P>>,
+    pub(super) waits: BTreeMap<Ticket, NameWait<P>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Wait<P> {
+pub(super) struct NameWait<P> {
     from: P,
     name: String,
     until: Instant,
 }
 
-impl<P: Ord + Clone> Names<P> {
+impl<P: Ord + Clone> BoundNames<P> {
     pub(super) const fn new() -> Self {
         Self { bound: BTreeMap::new(), last: BTreeMap::new(), waits: BTreeMap::new() }
     }
 
-    /// Binds a name; the answer to who does, and those to who waited for it.
+    /// Binds a name; returns the answer to the request, and those to the waits for the name.
     pub(super) fn bind(
         &mut self,
         owner: NodeId,
         name: String,
         bytes: Vec<u8>,
         replace: bool,
-    ) -> (Answer, Vec<(Ticket, Answer)>) {
+    ) -> (RegistryAnswer, Vec<(Ticket, RegistryAnswer)>) {
         if let Err(why) = self.may_bind(owner, &name, &bytes, replace) {
-            return (Answer::Refused(why), Vec::new());
+            return (RegistryAnswer::Refused(why), Vec::new());
         }
         let waiting = self.waits.iter().filter(|(_, wait)| wait.name == name);
         let waiting = waiting.filter(|_| !planted(Fault::WaitForgotten));
         let waiting: Vec<Ticket> = waiting.map(|(ticket, _)| *ticket).collect();
         let told = waiting.into_iter().map(|ticket| {
             self.waits.remove(&ticket);
-            (ticket, Answer::Bound { owner, bytes: bytes.clone() })
+            (ticket, RegistryAnswer::Bound { owner, bytes: bytes.clone() })
         });
         let told = told.collect();
         self.last.remove(&name);
         self.bound.insert(name, (owner, bytes));
-        (Answer::Done, told)
+        (RegistryAnswer::Done, told)
     }
 
     fn may_bind(
@@ -61,8 +61,8 @@ impl<P: Ord + Clone> Names<P> {
         name: &str,
         bytes: &[u8],
         replace: bool,
-    ) -> Result<(), Refused> {
-        let large = |what, most: usize| Err(Refused::TooLarge { what, most: most as u64 });
+    ) -> Result<(), RegistryRefusal> {
+        let large = |what, most: usize| Err(RegistryRefusal::TooLarge { what, most: most as u64 });
         if name.len() > NAME_MAX {
             return large(format!("a name has {} bytes", name.len()), NAME_MAX);
         }
@@ -70,7 +70,7 @@ impl<P: Ord + Clone> Names<P> {
             return large(format!("{name:?} stands for {} bytes", bytes.len()), BOUND_MAX);
         }
         match self.bound.get(name) {
-            Some((other, _)) if !replace => Err(Refused::NameTaken { owner: *other }),
+            Some((other, _)) if !replace => Err(RegistryRefusal::NameTaken { owner: *other }),
             Some((other, _)) if *other == owner => Ok(()),
             _ => {
                 let own = self.bound.values().filter(|(of, _)| *of == owner).count();
@@ -82,32 +82,34 @@ impl<P: Ord + Clone> Names<P> {
         }
     }
 
-    /// Takes a name back, if it is the node's and has not been bound to something else since.
-    pub(super) fn unbind(&mut self, owner: NodeId, name: &str, bytes: &[u8]) -> Answer {
+    /// Takes a name back, if the node owns it and it is still bound to these bytes.
+    pub(super) fn unbind(&mut self, owner: NodeId, name: &str, bytes: &[u8]) -> RegistryAnswer {
         match self.bound.get(name) {
-            Some((of, _)) if *of != owner => Answer::Refused(Refused::NameTaken { owner: *of }),
+            Some((of, _)) if *of != owner => {
+                RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: *of })
+            }
             Some((_, bound)) if bound == bytes || planted(Fault::AnyUnbound) => {
                 self.bound.remove(name);
                 let own = self.last.values().filter(|of| **of == owner).count();
                 if own < NAMES_MAX {
                     self.last.insert(name.to_owned(), owner);
                 }
-                Answer::Done
+                RegistryAnswer::Done
             }
-            _ => Answer::NotBound,
+            _ => RegistryAnswer::NotBound,
         }
     }
 
-    /// What a name stands for; no answer yet if it is waited for.
+    /// Looks a name up; no answer yet if the request waits for the name.
     pub(super) fn lookup(
         &mut self,
         from: &P,
         ticket: Ticket,
         name: &str,
         until: Option<Instant>,
-    ) -> Option<Answer> {
+    ) -> Option<RegistryAnswer> {
         if let Some((owner, bytes)) = self.bound.get(name) {
-            return Some(Answer::Bound { owner: *owner, bytes: bytes.clone() });
+            return Some(RegistryAnswer::Bound { owner: *owner, bytes: bytes.clone() });
         }
         let Some(until) = until.filter(|_| name.len() <= NAME_MAX) else {
             return Some(self.not_bound(name));
@@ -115,18 +117,23 @@ impl<P: Ord + Clone> Names<P> {
         let waits = self.waits.values().filter(|wait| wait.from == *from).count();
         if waits >= WAITS_MAX {
             let what = format!("the node waits for {waits} names");
-            return Some(Answer::Refused(Refused::TooLarge { what, most: WAITS_MAX as u64 }));
+            return Some(RegistryAnswer::Refused(RegistryRefusal::TooLarge {
+                what,
+                most: WAITS_MAX as u64,
+            }));
         }
-        self.waits.insert(ticket, Wait { from: from.clone(), name: name.to_owned(), until });
+        self.waits.insert(ticket, NameWait { from: from.clone(), name: name.to_owned(), until });
         None
     }
 
-    /// What is said of a name that nobody has, and nobody waits for any longer.
-    pub(super) fn not_bound(&self, name: &str) -> Answer {
-        self.last.get(name).map_or(Answer::NotBound, |owner| Answer::Withdrawn { owner: *owner })
+    /// The answer for a name that is not bound, after its wait has ended.
+    pub(super) fn not_bound(&self, name: &str) -> RegistryAnswer {
+        self.last
+            .get(name)
+            .map_or(RegistryAnswer::NotBound, |owner| RegistryAnswer::Withdrawn { owner: *owner })
     }
 
-    /// The names of a node that is gone are gone; who waits for one that it had, with the name.
+    /// Removes the names of a node that is gone; returns the waits for one of them, with the name.
     pub(super) fn forget(&mut self, owner: NodeId) -> Vec<(Ticket, String)> {
         let own = self.bound.iter().filter(|(_, (of, _))| *of == owner);
         self.last.extend(own.map(|(name, _)| (name.clone(), owner)));
@@ -136,22 +143,22 @@ impl<P: Ord + Clone> Names<P> {
         self.take_waits(|wait| had.contains(&wait.name))
     }
 
-    /// A rank has another life, which may bind what the one before had.
+    /// A rank has another life, which may bind the names of the one before.
     pub(super) fn begin_anew(&mut self, rank: u32) {
         self.last.retain(|_, of| of.rank != rank);
     }
 
-    /// A link is no more, or nobody is whom it could wait for: who waited over it, for what.
+    /// Ends the waits of a link; returns them, with the names.
     pub(super) fn stop_waiting(&mut self, from: &P) -> Vec<(Ticket, String)> {
         self.take_waits(|wait| wait.from == *from)
     }
 
-    /// Those who have waited long enough, and for what.
+    /// Ends the waits whose time is over; returns them, with the names.
     pub(super) fn late(&mut self, now: Instant) -> Vec<(Ticket, String)> {
         self.take_waits(|wait| wait.until <= now)
     }
 
-    fn take_waits(&mut self, which: impl Fn(&Wait<P>) -> bool) -> Vec<(Ticket, String)> {
+    fn take_waits(&mut self, which: impl Fn(&NameWait<P>) -> bool) -> Vec<(Ticket, String)> {
         let found = self.waits.iter().filter(|(_, wait)| which(wait));
         let tickets: Vec<Ticket> = found.map(|(ticket, _)| *ticket).collect();
         let take = |ticket| self.waits.remove(&ticket).map(|wait| (ticket, wait.name));

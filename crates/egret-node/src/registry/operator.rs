@@ -1,4 +1,4 @@
-//! What whoever runs a registry keeps: the secret of the pool, and the registry's key.
+//! The operator of a registry: the secret of a pool, and the registry's key pair.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use egret_net::vi::{Identity, Secret};
 
 use super::RegistryOptions;
-use crate::settings::{SettingsError, read_secret_file};
+use crate::node::JoinError;
+use crate::settings::read_secret_file;
 
-/// What whoever runs a registry keeps: the secret of the pool and the registry's key pair, which
-/// were made together.
+/// The secret of a pool and the key pair of its registry, which were made together and which the
+/// operator of the registry keeps.
 ///
 /// Nodes have the [secret](Self::secret), which names the public half of the key: they join a
 /// registry that proves the private half, and no other. A registry that is opened again by the same
@@ -38,7 +39,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// A new one.
+    /// A new secret and a new key pair.
     ///
     /// # Panics
     ///
@@ -61,8 +62,7 @@ impl Operator {
         &self.identity
     }
 
-    /// Where the private key is of the operator whose secret is in `file`: beside it, with `.key`
-    /// behind its name.
+    /// The file of the private key that belongs to the secret in `file`: `file` with `.key` appended.
     #[must_use]
     pub fn key_file(file: &Path) -> PathBuf {
         let mut name = file.as_os_str().to_owned();
@@ -83,17 +83,15 @@ impl Operator {
         write_new(file, &secret).inspect_err(|_| drop(fs::remove_file(&key_file)))
     }
 
-    /// Reads what [`save`](Self::save) has written.
+    /// Reads the files that [`save`](Self::save) has written.
     ///
     /// # Errors
     ///
     /// If a file cannot be read, or others can read it, or the two were not made together.
-    pub fn load(file: &Path) -> Result<Self, SettingsError> {
+    pub fn load(file: &Path) -> Result<Self, JoinError> {
         let key_file = Self::key_file(file);
-        let wrong = |path: &Path, why: &str| SettingsError::File {
-            path: path.to_owned(),
-            why: why.to_owned(),
-        };
+        let wrong =
+            |path: &Path, why: &str| JoinError::File { path: path.to_owned(), why: why.to_owned() };
         let text = read_secret_file(file)?;
         let secret = Secret::new(text.trim_ascii());
         if !secret.is_random() {
@@ -103,9 +101,9 @@ impl Operator {
             ));
         }
         let text = read_secret_file(&key_file).map_err(|why| match why {
-            SettingsError::File { path, why } => {
+            JoinError::File { path, why } => {
                 let why = format!("{why}; it has the private key of the registry, without which nobody opens the registry of {}", file.display());
-                SettingsError::File { path, why }
+                JoinError::File { path, why }
             }
             why => why,
         })?;
@@ -137,7 +135,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 }
 
 impl RegistryOptions {
-    /// Has the secret and the key of an operator.
+    /// Sets the secret and the key pair of an operator.
     #[must_use]
     pub fn operator(self, operator: &Operator) -> Self {
         self.secret(operator.secret.clone()).identity(operator.identity.clone())
@@ -212,6 +210,6 @@ mod tests {
         let open = fs::Permissions::from_mode(0o640);
         fs::set_permissions(Operator::key_file(&other), open).unwrap();
         let why = Operator::load(&other).unwrap_err();
-        assert!(matches!(why, SettingsError::SecretOpen { mode: 0o640, .. }), "{why}");
+        assert!(matches!(why, JoinError::SecretOpen { mode: 0o640, .. }), "{why}");
     }
 }

@@ -1,17 +1,15 @@
-//! How a registry is to be.
+//! Options of a registry.
 
 use std::time::Duration;
 
-use egret_net::fabric::OpenError as NicError;
-use egret_net::vi::{Identity, NicOptions, NicSecretError, Secret};
-use thiserror::Error;
+use egret_net::vi::{Identity, NicOptions, Secret};
 
 use super::limits::{NAME_MAX, SIZE_MAX};
-use super::state::Terms;
-use crate::am::EndpointError;
-use crate::link::OpenError;
+use super::state::PoolTerms;
+use crate::node::JoinError;
 
-/// How a registry is to be.
+/// The options of a registry; [`Registry`](super::Registry) and [`Operator`](super::Operator) have
+/// examples.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RegistryOptions {
@@ -19,11 +17,11 @@ pub struct RegistryOptions {
     pub pool: String,
     /// How many nodes the pool has.
     pub size: u32,
-    /// What nodes must prove to know.
+    /// The secret of the pool, which nodes prove to know.
     pub secret: Option<Secret>,
-    /// Its key; a new one if it is `None`.
+    /// The key pair of the registry; a new one if `None`.
     pub identity: Option<Identity>,
-    /// [Where](egret_net::fabric::place) it listens.
+    /// The [place](egret_net::fabric::place) where the registry listens.
     pub listen: String,
     /// How long a node that is asked has to answer.
     pub patience: Duration,
@@ -64,7 +62,7 @@ impl RegistryOptions {
         self
     }
 
-    /// The nic that it opens by itself.
+    /// The options of the nic that the registry opens by itself.
     pub(super) fn nic(&self) -> NicOptions {
         let nic = NicOptions::new(&self.listen);
         let nic = match &self.identity {
@@ -78,7 +76,7 @@ impl RegistryOptions {
         }
     }
 
-    /// Listens here.
+    /// The [place](egret_net::fabric::place) where the registry listens, instead of loopback.
     #[must_use]
     pub fn listen(mut self, listen: &str) -> Self {
         listen.clone_into(&mut self.listen);
@@ -92,55 +90,22 @@ impl RegistryOptions {
         self
     }
 
-    pub(super) fn terms(self) -> Result<Terms, RegistryError> {
+    pub(super) fn terms(self) -> Result<PoolTerms, JoinError> {
         if self.size == 0 || self.size > SIZE_MAX {
-            return Err(RegistryError::Size { size: self.size });
+            return Err(JoinError::PoolSize { size: self.size });
         }
         if self.pool.len() > NAME_MAX {
-            return Err(RegistryError::PoolName { bytes: self.pool.len() });
+            return Err(JoinError::PoolName { bytes: self.pool.len() });
         }
         if self.secret.as_ref().is_some_and(Secret::is_empty) {
-            return Err(RegistryError::Secret(NicSecretError::Empty));
+            return Err(JoinError::EmptySecret { said: "of the registry".to_owned() });
         }
         let (pool, size, patience) = (self.pool, self.size, self.patience);
-        Ok(Terms { pool, size, silent: SILENT, patience })
+        Ok(PoolTerms { pool, size, silent: SILENT, patience })
     }
 }
 
-/// Why there is no registry.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RegistryError {
-    /// A pool has at least one node, and not too many.
-    #[error("a pool of {size} nodes; from 1 to {SIZE_MAX} are possible")]
-    Size {
-        /// How many were asked for.
-        size: u32,
-    },
-    /// The pool's name is too long.
-    #[error("the name of the pool has {bytes} bytes, at most {NAME_MAX} fit")]
-    PoolName {
-        /// Its length.
-        bytes: usize,
-    },
-    /// The secret is empty.
-    #[error(transparent)]
-    Secret(NicSecretError),
-    /// It cannot listen there.
-    #[error(transparent)]
-    Nic(#[from] NicError),
-    /// Its links cannot be opened.
-    #[error(transparent)]
-    Links(#[from] OpenError),
-    /// Another registry is on the same nic.
-    #[error(transparent)]
-    Endpoint(#[from] EndpointError),
-    /// The operating system gives no thread to look after those who are silent.
-    #[error("no thread for the registry's clock: {0}")]
-    Thread(std::io::Error),
-}
-
-/// After so long a silent node is asked.
+/// A node that has sent nothing for so long is probed.
 pub(crate) const SILENT: Duration = Duration::from_secs(2);
-/// And has so long to answer.
+/// How long a node that is probed has to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);

@@ -1,42 +1,44 @@
-//! What the log is told of those whom the registry refuses.
+//! Log lines about requests that the registry has refused.
 
 use std::fmt;
 use std::mem::{Discriminant, discriminant};
 
-use egret_net::rt::{Instant, Seldom};
+use egret_net::rt::{Instant, LogLimit};
 
 use super::limits::log_text;
-use super::wire::Ask;
-use crate::node::Refused;
+use super::wire::RegistryQuestion;
+use crate::node::RegistryRefusal;
 
-/// Says it of each reason once in a while: who asks for ever does not fill the log, nor keep
-/// others out of it.
+/// Logs refusals, at a limited rate for each reason: a node that repeats its request neither fills the
+/// log nor keeps other reasons out of it.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Vec<(Discriminant<Refused>, Seldom)>);
+pub(super) struct RefusalLog(Vec<(Discriminant<RegistryRefusal>, LogLimit)>);
 
-/// What was asked, as far as the log tells it.
+/// The request, as far as it is logged.
 #[derive(Debug)]
-pub(super) enum Question {
+pub(super) enum QuestionSummary {
     Join { pool: String, rank: Option<u32> },
     Other,
 }
 
-impl Question {
-    pub(super) fn of(ask: &Ask) -> Self {
+impl QuestionSummary {
+    pub(super) fn of(ask: &RegistryQuestion) -> Self {
         match ask {
-            Ask::Join(join) => Self::Join { pool: log_text(&join.pool), rank: join.rank },
+            RegistryQuestion::Join(join) => {
+                Self::Join { pool: log_text(&join.pool), rank: join.rank }
+            }
             _ => Self::Other,
         }
     }
 
-    /// Whether a member is refused what it asked for, which is its own affair.
-    pub(super) const fn is_of_members(&self, why: &Refused) -> bool {
+    /// Whether this is a refusal that only the member itself needs to know, and that is not logged.
+    pub(super) const fn is_of_members(&self, why: &RegistryRefusal) -> bool {
         matches!(self, Self::Other)
-            && matches!(why, Refused::NameTaken { .. } | Refused::TooLarge { .. })
+            && matches!(why, RegistryRefusal::NameTaken { .. } | RegistryRefusal::TooLarge { .. })
     }
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for QuestionSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Join { pool, rank: None } => write!(f, "to join {pool:?}"),
@@ -46,14 +48,20 @@ impl fmt::Display for Question {
     }
 }
 
-impl Refusals {
-    pub(super) fn say(&mut self, peer: &str, question: &Question, why: &Refused, now: Instant) {
+impl RefusalLog {
+    pub(super) fn say(
+        &mut self,
+        peer: &str,
+        question: &QuestionSummary,
+        why: &RegistryRefusal,
+        now: Instant,
+    ) {
         let kind = discriminant(why);
         let at = self.0.iter().position(|(known, _)| *known == kind).unwrap_or_else(|| {
-            self.0.push((kind, Seldom::default()));
+            self.0.push((kind, LogLimit::default()));
             self.0.len() - 1
         });
-        if let Some(others) = self.0[at].1.say(now) {
+        if let Some(others) = self.0[at].1.permit(now) {
             let why = log_text(&why.to_string());
             tracing::warn!(peer, others, "refused {question}; the node is told: {why}");
         }
@@ -104,16 +112,16 @@ mod tests {
 
     #[test]
     fn each_reason_is_told_with_who_and_how_many_and_a_flood_of_one_hides_no_other() {
-        let (log, mut refusals, now) = (Log::default(), Refusals::default(), Instant::default());
-        let join = Question::Join { pool: "p".into(), rank: Some(3) };
-        let full = Refused::PoolFull { size: 3 };
+        let (log, mut refusals, now) = (Log::default(), RefusalLog::default(), Instant::default());
+        let join = QuestionSummary::Join { pool: "p".into(), rank: Some(3) };
+        let full = RegistryRefusal::PoolFull { size: 3 };
         tracing::subscriber::with_default(log.clone(), || {
             for _ in 0..1000 {
                 refusals.say("a:1", &join, &full, now);
             }
-            refusals.say("b:2", &Question::Other, &Refused::NotMember, now);
-            let forged = Refused::Fenced { why: format!("x\n{}", "y".repeat(1000)) };
-            refusals.say("c:3", &Question::Other, &forged, now);
+            refusals.say("b:2", &QuestionSummary::Other, &RegistryRefusal::NotMember, now);
+            let forged = RegistryRefusal::Fenced { why: format!("x\n{}", "y".repeat(1000)) };
+            refusals.say("c:3", &QuestionSummary::Other, &forged, now);
             refusals.say("a:1", &join, &full, now + Duration::from_secs(1));
         });
         let told = log.0.lock();
@@ -121,7 +129,8 @@ mod tests {
         let forged = told.remove(2);
         assert!(forged.contains(": x y") && forged.len() < 500, "{forged}");
         let full = r#"message=refused to join "p" as rank 3; the node is told: all 3 nodes are there: a rank is free when one of them is gone"#;
-        let other = "message=refused what members ask; the node is told: it is no member";
+        let other =
+            "message=refused what members ask; the node is told: the node is no member of the pool";
         let with = |message: &str, peer: &str, others: u64| {
             format!("{message} peer={peer:?} others={others}")
         };

@@ -1,4 +1,4 @@
-//! The registry on its links: questions come in, answers go out, time passes.
+//! The registry on its links: receives requests, sends answers, keeps the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,35 +8,35 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant, Thread};
 use egret_net::sync::Mutex;
 
-use super::options::RegistryError;
-use super::refusals::{Question, Refusals};
-use super::state::{LOOK, State, Terms, Ticket};
-use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, VERSION};
+use super::refusals::{QuestionSummary, RefusalLog};
+use super::state::{LOOK, PoolTerms, RegistryState, Ticket};
+use super::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::Links;
-use crate::am::{Ended, Endpoint, Message, Peer, ReplySlot, Request};
-use crate::link::LinkError;
-use crate::node::{Event, Follow, Refused};
+use crate::am::{EndedLink, Endpoint, LinkPeer, Message, ReplySlot, Request};
+use crate::links::LinkError;
+use crate::node::{Event, EventSource, JoinError, RegistryRefusal};
 
 /// The registry on its links.
-pub(super) struct Server {
+pub(super) struct RegistryServer {
     pub(super) links: Links,
-    pub(super) inner: Mutex<Inner>,
+    pub(super) inner: Mutex<ServedState>,
     endpoint: OnceLock<Endpoint>,
-    refusals: Mutex<Refusals>,
-    /// Who looks after the silent.
+    refusals: Mutex<RefusalLog>,
+    /// The thread that calls `tick`.
     clock: OnceLock<Thread>,
 }
 
-pub(super) struct Inner {
-    pub(super) state: State<Peer>,
-    /// Where answers go, and to which handler.
+pub(super) struct ServedState {
+    pub(super) state: RegistryState<LinkPeer>,
+    /// The reply slots of requests that are not answered yet, and the handlers of the answers.
     pub(super) slots: BTreeMap<Ticket, (ReplySlot, u8)>,
     tickets: Ticket,
 }
 
-impl Server {
-    pub(super) fn open(links: Links, terms: Terms) -> Result<Arc<Self>, RegistryError> {
-        let inner = Inner { state: State::new(terms), slots: BTreeMap::new(), tickets: 0 };
+impl RegistryServer {
+    pub(super) fn open(links: Links, terms: PoolTerms) -> Result<Arc<Self>, JoinError> {
+        let inner =
+            ServedState { state: RegistryState::new(terms), slots: BTreeMap::new(), tickets: 0 };
         links.keep_unlisted_for(JOIN_WITHIN);
         let endpoint = links.bundle().register(ENDPOINT, 0)?;
         let (inner, refusals) = (Mutex::new(inner), Mutex::default());
@@ -58,8 +58,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Whoever's link ends without having left has died.
-    fn link_ended(&self, ended: &Ended) {
+    /// A node whose link ends, and which has not left, has died.
+    fn link_ended(&self, ended: &EndedLink) {
         let why = match &ended.why {
             // The registry is closed: nobody dies of that.
             LinkError::Closed => return,
@@ -77,13 +77,15 @@ impl Server {
             return;
         }
         let ask = match request.words() {
-            [VERSION] => Ask::from_bytes(request.bytes()).ok_or(Refused::Unreadable),
-            _ => Err(Refused::Version { theirs: VERSION }),
+            [VERSION] => {
+                RegistryQuestion::from_bytes(request.bytes()).ok_or(RegistryRefusal::Unreadable)
+            }
+            _ => Err(RegistryRefusal::Version { theirs: VERSION }),
         };
         match ask {
             Err(why) => {
-                self.tell_refused(request.peer(), &Question::Other, &why);
-                answer((request.later(), PLAIN), &Answer::Refused(why));
+                self.tell_refused(request.peer(), &QuestionSummary::Other, &why);
+                answer((request.later(), PLAIN), &RegistryAnswer::Refused(why));
             }
             Ok(ask) => {
                 let from = request.peer();
@@ -92,34 +94,39 @@ impl Server {
                     // Its link has ended meanwhile, and who it was is not known any more.
                     return;
                 }
-                let handler = if matches!(ask, Ask::Follow { .. }) { EVENTS } else { PLAIN };
-                let (question, mut refused) = (Question::of(&ask), None);
+                let handler =
+                    if matches!(ask, RegistryQuestion::Follow { .. }) { EVENTS } else { PLAIN };
+                let (question, mut refused) = (QuestionSummary::of(&ask), None);
                 self.change_with(Some((request.later(), handler)), |state, now, ticket| {
                     state.ask(now, (&from, key), ticket, ask);
-                    refused = state.refused(ticket).cloned();
+                    // What it had asked before it left comes behind that.
+                    let is_late = |why: &&RegistryRefusal| {
+                        **why == RegistryRefusal::NotMember && state.has_left(&from)
+                    };
+                    refused = state.refused(ticket).filter(|why| !is_late(why)).cloned();
                 });
                 refused.iter().for_each(|why| self.tell_refused(from, &question, why));
             }
         }
     }
 
-    /// Tells the log whom the registry has refused.
-    fn tell_refused(&self, from: Peer, question: &Question, why: &Refused) {
+    /// Logs a request that was refused.
+    fn tell_refused(&self, from: LinkPeer, question: &QuestionSummary, why: &RegistryRefusal) {
         if !question.is_of_members(why) {
             let from = self.links.host_of(from).unwrap_or_else(|| "who has gone".to_owned());
             self.refusals.lock().say(&from, question, why, rt::now());
         }
     }
 
-    /// Changes the state, and sends the answers that come of it.
-    pub(super) fn change(&self, change: impl FnOnce(&mut State<Peer>, Instant)) {
+    /// Changes the state, and sends the answers that result.
+    pub(super) fn change(&self, change: impl FnOnce(&mut RegistryState<LinkPeer>, Instant)) {
         self.change_with(None, |state, now, _| change(state, now));
     }
 
     fn change_with(
         &self,
         slot: Option<(ReplySlot, u8)>,
-        change: impl FnOnce(&mut State<Peer>, Instant, Ticket),
+        change: impl FnOnce(&mut RegistryState<LinkPeer>, Instant, Ticket),
     ) {
         let now = rt::now();
         let (answers, sooner) = {
@@ -155,20 +162,20 @@ impl Server {
     }
 }
 
-fn answer((slot, handler): (ReplySlot, u8), said: &Answer) {
+fn answer((slot, handler): (ReplySlot, u8), said: &RegistryAnswer) {
     let bytes = said.to_bytes();
     slot.reply_with(Message::to(handler).bytes(&bytes));
 }
 
-/// Asks the silent and gives up on the dead, until the registry is gone.
-pub(super) fn keep_time(server: &Arc<Server>) -> std::io::Result<()> {
+/// Starts the thread that calls `tick`, until the registry is dropped.
+pub(super) fn keep_time(server: &Arc<RegistryServer>) -> std::io::Result<()> {
     let weak = Arc::downgrade(server);
     let clock = rt::spawn("egret registry", move || run(&weak))?;
     drop(clock);
     Ok(())
 }
 
-fn run(server: &Weak<Server>) {
+fn run(server: &Weak<RegistryServer>) {
     loop {
         let Some(server) = server.upgrade() else { return };
         server.clock.get_or_init(rt::current);
@@ -180,11 +187,11 @@ fn run(server: &Weak<Server>) {
     }
 }
 
-/// How long whoever has the secret may have a link without being a member.
+/// How long a process that has the secret may have a link without being a member.
 const JOIN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The log, as it is told.
-impl Follow for Server {
+/// The log of events, for `Registry::events`.
+impl EventSource for RegistryServer {
     fn entry(&self, at: usize) -> Option<Event> {
         self.inner.lock().state.log.get(at).cloned().map(Event::from)
     }
@@ -194,7 +201,7 @@ impl Follow for Server {
     }
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for RegistryServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("address", &self.links.host()).finish_non_exhaustive()
     }

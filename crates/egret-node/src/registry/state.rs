@@ -1,7 +1,7 @@
-//! The registry without I/O and clock: who is a member, one log of what happened, names.
+//! The registry without I/O and clock: the members, one log of events, names.
 //!
-//! Nodes are known by the link they ask over, `P`. What is asked has a ticket, and each
-//! ticket is answered once, at once or later: [`take_out`](State::take_out) has the answers.
+//! Nodes are known by the link of their requests, `P`. Each request has a ticket, and is answered once,
+//! at once or later: [`take_out`](RegistryState::take_out) has the answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,61 +11,61 @@ use egret_net::vi::PublicKey;
 
 use super::fault::{Fault, planted};
 use super::limits::{self, cut_reason};
-use super::names::Names;
-use super::wire::{Answer, Ask, Entry, Join};
-use crate::node::{Fate, Member, NodeId, Offer, Refused};
+use super::names::BoundNames;
+use super::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
+use crate::node::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
 
-/// Who is a member, what happened, and what names stand for.
+/// The members, the log of events, and the bound names.
 #[derive(Debug)]
-pub(crate) struct State<P> {
-    pub(super) terms: Terms,
-    pub(super) log: Vec<Entry>,
+pub(crate) struct RegistryState<P> {
+    pub(super) terms: PoolTerms,
+    pub(super) log: Vec<LogEntry>,
     /// The last life of each rank that had one.
-    pub(super) ranks: BTreeMap<u32, Life>,
-    /// Whom each link belongs to.
-    pub(super) seats: BTreeMap<P, Seat>,
-    pub(super) names: Names<P>,
-    /// Which life each key was of: one has no other.
+    pub(super) ranks: BTreeMap<u32, RankLife>,
+    /// The node of each link.
+    pub(super) seats: BTreeMap<P, MemberLink>,
+    pub(super) names: BoundNames<P>,
+    /// The node that each key was used by: a key is used by one life only.
     keys: BTreeMap<PublicKey, NodeId>,
     incarnations: u64,
-    /// When time last passed.
+    /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
-    out: Vec<(Ticket, Option<Answer>)>,
-    /// Whose link was seated, and whose is not any more.
+    out: Vec<(Ticket, Option<RegistryAnswer>)>,
+    /// Links that have become those of members, and links that are not any more.
     moved: Vec<(P, bool)>,
 }
 
-/// Which question an answer is for.
+/// The number of a request, which its answer has too.
 pub(crate) type Ticket = u64;
 
-/// What stays as it is.
+/// The fixed parameters of a pool.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms {
+pub(crate) struct PoolTerms {
     pub(crate) pool: String,
     pub(crate) size: u32,
-    /// How long a question stands until a node is asked whether it lives.
+    /// How long a request for events waits until the node is probed.
     pub(crate) silent: Duration,
-    /// How long it has to answer then.
+    /// How long a node that is probed has to answer.
     pub(crate) patience: Duration,
 }
 
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct RankLife {
     pub(super) id: NodeId,
-    /// How it came to be no member any more.
-    fate: Option<Fate>,
-    /// The fabrics that it has, and where: nobody else is there as long as it is a member.
+    /// How the node came to be no member any more.
+    fate: Option<Departure>,
+    /// The fabrics and hosts of the node: no other member may have one of them.
     hosts: Vec<(String, String)>,
     /// Bytes of the log about this life and those before it of the same rank.
     bytes: usize,
 }
 
-impl Life {
+impl RankLife {
     fn new(id: NodeId, hosts: Vec<(String, String)>, before: Option<&Self>) -> Self {
         Self { id, fate: None, hosts, bytes: before.map_or(0, |before| before.bytes) }
     }
 
-    fn is_at(&self, offer: &Offer) -> bool {
+    fn is_at(&self, offer: &FabricOffer) -> bool {
         self.hosts.iter().any(|(fabric, host)| *fabric == offer.fabric && *host == offer.host)
     }
 
@@ -75,25 +75,25 @@ impl Life {
 }
 
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct MemberLink {
     id: NodeId,
     /// How it came to be no member any more.
-    gone: Option<Fate>,
-    /// With a question standing: since when it does. Without, it owes one: since the last
-    /// word, its own or to it.
+    gone: Option<Departure>,
+    /// If a request for events waits: since when. If none does, the node owes one: since when it last
+    /// sent or received something.
     since: Instant,
-    /// Its standing question, and the entry that it waits for.
+    /// The request for events that waits, and the entry that it waits for.
     pub(super) follow: Option<(Ticket, u64)>,
 }
 
-impl<P: Ord + Clone> State<P> {
-    pub(crate) const fn new(terms: Terms) -> Self {
+impl<P: Ord + Clone> RegistryState<P> {
+    pub(crate) const fn new(terms: PoolTerms) -> Self {
         Self {
             terms,
             log: Vec::new(),
             ranks: BTreeMap::new(),
             seats: BTreeMap::new(),
-            names: Names::new(),
+            names: BoundNames::new(),
             keys: BTreeMap::new(),
             incarnations: 0,
             looked: None,
@@ -102,34 +102,41 @@ impl<P: Ord + Clone> State<P> {
         }
     }
 
-    /// Somebody asks.
+    /// Handles a request.
     pub(crate) fn ask(
         &mut self,
         now: Instant,
         (from, key): (&P, Option<PublicKey>),
         ticket: Ticket,
-        ask: Ask,
+        ask: RegistryQuestion,
     ) {
         let answer = match ask {
-            Ask::Join(join) => Some(self.join(now, (from, key), join)),
+            RegistryQuestion::Join(join) => Some(self.join(now, (from, key), join)),
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
                 // It is told how it came to its end, as everybody is.
-                Err(Refused::Fenced { .. }) if matches!(ask, Ask::Follow { .. }) => {
+                Err(RegistryRefusal::Fenced { .. })
+                    if matches!(ask, RegistryQuestion::Follow { .. }) =>
+                {
                     self.follow(now, from, ticket, &ask);
                     None
                 }
-                Err(why) => Some(Answer::Refused(why)),
+                Err(why) => Some(RegistryAnswer::Refused(why)),
             },
         };
         self.out.extend(answer.map(|answer| (ticket, Some(answer))));
         self.tell(now);
     }
 
-    /// Why a question is refused that was just asked.
-    pub(super) fn refused(&self, ticket: Ticket) -> Option<&Refused> {
+    /// Whether the node of a link has left: requests that it had sent before may arrive after that.
+    pub(super) fn has_left(&self, from: &P) -> bool {
+        self.seats.get(from).is_some_and(|seat| matches!(seat.gone, Some(Departure::Left)))
+    }
+
+    /// Why the request that was just handled was refused, if it was.
+    pub(super) fn refused(&self, ticket: Ticket) -> Option<&RegistryRefusal> {
         match self.out.iter().find(|(asked, _)| *asked == ticket) {
-            Some((_, Some(Answer::Refused(why)))) => Some(why),
+            Some((_, Some(RegistryAnswer::Refused(why)))) => Some(why),
             _ => None,
         }
     }
@@ -140,41 +147,41 @@ impl<P: Ord + Clone> State<P> {
         from: &P,
         id: NodeId,
         ticket: Ticket,
-        ask: Ask,
-    ) -> Option<Answer> {
+        ask: RegistryQuestion,
+    ) -> Option<RegistryAnswer> {
         match ask {
-            Ask::Join(_) => None,
-            Ask::Follow { .. } => {
+            RegistryQuestion::Join(_) => None,
+            RegistryQuestion::Follow { .. } => {
                 self.follow(now, from, ticket, &ask);
                 None
             }
-            Ask::Bind { name, bytes, replace } => {
+            RegistryQuestion::Bind { name, bytes, replace } => {
                 let (answer, bound) = self.names.bind(id, name, bytes, replace);
                 self.out.extend(bound.into_iter().map(|(ticket, bound)| (ticket, Some(bound))));
                 Some(answer)
             }
-            Ask::Unbind { name, bytes } => Some(self.names.unbind(id, &name, &bytes)),
-            Ask::Lookup { name, wait_ms } => {
+            RegistryQuestion::Unbind { name, bytes } => Some(self.names.unbind(id, &name, &bytes)),
+            RegistryQuestion::Lookup { name, wait_ms } => {
                 let until = now.checked_add(Duration::from_millis(wait_ms));
                 let until = until.filter(|_| wait_ms > 0);
                 let vain = self.waits_in_vain(id, &name);
                 vain.or_else(|| self.names.lookup(from, ticket, &name, until))
             }
-            Ask::Leave => {
+            RegistryQuestion::Leave => {
                 self.leave(from, id);
-                Some(Answer::Done)
+                Some(RegistryAnswer::Done)
             }
         }
     }
 
-    /// Why it makes no sense that this node waits for a name.
-    fn waits_in_vain(&self, id: NodeId, name: &str) -> Option<Answer> {
+    /// The answer that this node need not wait for a name, if nobody can bind it.
+    fn waits_in_vain(&self, id: NodeId, name: &str) -> Option<RegistryAnswer> {
         if self.names.bound.contains_key(name) || planted(Fault::InVain) {
             return None;
         }
         let owner = self.names.last.get(name).and_then(|last| self.ranks.get(&last.rank));
         let gone = owner.and_then(|life| owner_gone(name.to_owned(), life));
-        let nobody = || Answer::NobodyLeft { name: name.to_owned() };
+        let nobody = || RegistryAnswer::NobodyLeft { name: name.to_owned() };
         gone.or_else(|| (self.alone() == Some(id)).then(nobody))
     }
 
@@ -185,67 +192,76 @@ impl<P: Ord + Clone> State<P> {
         here.next().filter(|_| here.next().is_none()).map(|life| life.id)
     }
 
-    /// Who asks, who is alive since it does.
-    fn seat(&mut self, now: Instant, from: &P) -> Result<NodeId, Refused> {
-        let seat = self.seats.get_mut(from).ok_or(Refused::NotMember)?;
+    /// The member that sends a request over this link, which shows that it is alive.
+    fn seat(&mut self, now: Instant, from: &P) -> Result<NodeId, RegistryRefusal> {
+        let seat = self.seats.get_mut(from).ok_or(RegistryRefusal::NotMember)?;
         if seat.follow.is_none() {
             seat.since = now;
         }
         match &seat.gone {
             None => Ok(seat.id),
             Some(_) if planted(Fault::NotFenced) => Ok(seat.id),
-            Some(Fate::Left) => Err(Refused::NotMember),
-            Some(Fate::Died { why }) => Err(Refused::Fenced { why: why.clone() }),
+            Some(Departure::Left) => Err(RegistryRefusal::NotMember),
+            Some(Departure::Died { why }) => Err(RegistryRefusal::Fenced { why: why.clone() }),
         }
     }
 
-    fn join(&mut self, now: Instant, (from, key): (&P, Option<PublicKey>), join: Join) -> Answer {
+    fn join(
+        &mut self,
+        now: Instant,
+        (from, key): (&P, Option<PublicKey>),
+        join: JoinRequest,
+    ) -> RegistryAnswer {
         let rank = match self.may_join((from, key), &join) {
             Ok(rank) => rank,
-            Err(why) => return Answer::Refused(why),
+            Err(why) => return RegistryAnswer::Refused(why),
         };
         if !planted(Fault::SameIncarnation) || self.incarnations == 0 {
             self.incarnations += 1;
         }
         let id = NodeId { rank, incarnation: self.incarnations };
         let hosts = join.fabrics.iter().map(|offer| (offer.fabric.clone(), offer.host.clone()));
-        let life = Life::new(id, hosts.collect(), self.ranks.get(&rank));
+        let life = RankLife::new(id, hosts.collect(), self.ranks.get(&rank));
         self.ranks.insert(rank, life);
         self.names.begin_anew(rank);
-        self.seats.insert(from.clone(), Seat { id, gone: None, since: now, follow: None });
+        self.seats.insert(from.clone(), MemberLink { id, gone: None, since: now, follow: None });
         self.moved.push((from.clone(), true));
-        let Join { machine, fabrics, .. } = join;
+        let JoinRequest { machine, fabrics, .. } = join;
         key.map(|key| self.keys.insert(key, id));
-        self.append(rank, Entry::Joined(Member::new(id, machine, fabrics, key)));
+        self.append(rank, LogEntry::Joined(Member::new(id, machine, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
-        Answer::Welcome { id, size: self.terms.size, heard_ms }
+        RegistryAnswer::Welcome { id, size: self.terms.size, heard_ms }
     }
 
-    fn may_join(&self, (from, key): (&P, Option<PublicKey>), join: &Join) -> Result<u32, Refused> {
-        let Terms { pool, size, .. } = &self.terms;
+    fn may_join(
+        &self,
+        (from, key): (&P, Option<PublicKey>),
+        join: &JoinRequest,
+    ) -> Result<u32, RegistryRefusal> {
+        let PoolTerms { pool, size, .. } = &self.terms;
         if let Some(seat) = self.seats.get(from) {
-            return Err(Refused::JoinedAlready { id: seat.id });
+            return Err(RegistryRefusal::JoinedAlready { id: seat.id });
         }
         if let Some(id) = key.and_then(|key| self.keys.get(&key))
             && !planted(Fault::KeyReused)
         {
-            return Err(Refused::KeyUsed { by: *id });
+            return Err(RegistryRefusal::KeyUsed { by: *id });
         }
         if join.pool != *pool {
-            return Err(Refused::OtherPool { pool: pool.clone() });
+            return Err(RegistryRefusal::OtherPool { pool: pool.clone() });
         }
         if join.size.is_some_and(|asked| asked != *size) {
-            return Err(Refused::OtherSize { size: *size });
+            return Err(RegistryRefusal::OtherSize { size: *size });
         }
         let says = limits::says(join, *size)?;
         if key.is_some() {
             self.check_hosts(join)?;
         }
         match join.rank {
-            Some(rank) if rank >= *size => Err(Refused::NoSuchRank { size: *size }),
+            Some(rank) if rank >= *size => Err(RegistryRefusal::NoSuchRank { size: *size }),
             Some(rank) => match self.ranks.get(&rank) {
-                Some(life) if life.is_here() => Err(Refused::RankTaken { by: life.id }),
+                Some(life) if life.is_here() => Err(RegistryRefusal::RankTaken { by: life.id }),
                 Some(life) if !self.has_room(life, says) => {
                     Err(limits::used_up(rank, life.bytes, *size))
                 }
@@ -256,12 +272,12 @@ impl<P: Ord + Clone> State<P> {
     }
 
     /// Whether the share of a rank in the log has room for a life of which so much is said.
-    fn has_room(&self, life: &Life, says: usize) -> bool {
+    fn has_room(&self, life: &RankLife, says: usize) -> bool {
         life.bytes + says <= limits::share(self.terms.size)
     }
 
     /// The first rank that is free and has room.
-    fn free_rank(&self, says: usize) -> Result<u32, Refused> {
+    fn free_rank(&self, says: usize) -> Result<u32, RegistryRefusal> {
         let (mut next, mut used_up, size) = (0, None, self.terms.size);
         for (&rank, life) in &self.ranks {
             if rank > next {
@@ -277,28 +293,32 @@ impl<P: Ord + Clone> State<P> {
         }
         let why = || match used_up {
             Some((rank, bytes)) => limits::used_up(rank, bytes, size),
-            None => Refused::PoolFull { size },
+            None => RegistryRefusal::PoolFull { size },
         };
         if next < size { Ok(next) } else { Err(why()) }
     }
 
-    /// Whether nobody else is found where a node says it is: others would take its key for that
-    /// of the node that was there before.
-    fn check_hosts(&self, join: &Join) -> Result<(), Refused> {
+    /// Checks that no member has one of the hosts of a node that joins: others would take its key for
+    /// that of the member.
+    fn check_hosts(&self, join: &JoinRequest) -> Result<(), RegistryRefusal> {
         if planted(Fault::HostShared) {
             return Ok(());
         }
         for life in self.ranks.values().filter(|life| life.is_here()) {
             if let Some(offer) = join.fabrics.iter().find(|offer| life.is_at(offer)) {
-                return Err(Refused::HostTaken { host: offer.host.clone(), by: life.id });
+                return Err(RegistryRefusal::HostTaken { host: offer.host.clone(), by: life.id });
             }
         }
         Ok(())
     }
 
-    /// A question stands until there is something to tell. A node has one.
-    fn follow(&mut self, now: Instant, from: &P, ticket: Ticket, ask: &Ask) {
-        let (Some(seat), Ask::Follow { next }) = (self.seats.get_mut(from), ask) else { return };
+    /// Keeps a request for events until there are some. A node has one such request; the one before is
+    /// not answered.
+    fn follow(&mut self, now: Instant, from: &P, ticket: Ticket, ask: &RegistryQuestion) {
+        let (Some(seat), RegistryQuestion::Follow { next }) = (self.seats.get_mut(from), ask)
+        else {
+            return;
+        };
         seat.since = now;
         let before = seat.follow.replace((ticket, *next));
         self.out.extend(before.map(|(before, _)| (before, None)));
@@ -306,17 +326,17 @@ impl<P: Ord + Clone> State<P> {
 
     fn leave(&mut self, from: &P, id: NodeId) {
         if let Some(seat) = self.seats.get_mut(from) {
-            seat.gone = Some(Fate::Left);
+            seat.gone = Some(Departure::Left);
             self.moved.push((from.clone(), false));
         }
-        self.gone(id, Fate::Left);
+        self.gone(id, Departure::Left);
     }
 
     /// A node is no member any more.
-    fn gone(&mut self, id: NodeId, fate: Fate) {
+    fn gone(&mut self, id: NodeId, fate: Departure) {
         let entry = match fate.clone() {
-            Fate::Left => Entry::Left(id),
-            Fate::Died { why } => Entry::Died { node: id, why },
+            Departure::Left => LogEntry::Left(id),
+            Departure::Died { why } => LogEntry::Died { node: id, why },
         };
         self.append(id.rank, entry);
         if let Some(life) = self.ranks.get_mut(&id.rank).filter(|life| life.id == id) {
@@ -331,16 +351,17 @@ impl<P: Ord + Clone> State<P> {
         self.tell_the_last();
     }
 
-    /// If one node is left of all, it waits for names that nobody can bind any more.
+    /// If one node is left of all, ends its waits for names, which nobody can bind any more.
     fn tell_the_last(&mut self) {
         let Some(alone) = self.alone() else { return };
         let last = self.seats.iter().find(|(_, seat)| seat.id == alone);
         let waits = last.map(|(from, _)| self.names.stop_waiting(from)).unwrap_or_default();
-        let told = waits.into_iter().map(|(ticket, name)| (ticket, Answer::NobodyLeft { name }));
+        let told =
+            waits.into_iter().map(|(ticket, name)| (ticket, RegistryAnswer::NobodyLeft { name }));
         self.out.extend(told.map(|(ticket, answer)| (ticket, Some(answer))));
     }
 
-    /// A link is no more, and who asked over it, unless it has left before.
+    /// A link has ended: its node has died, unless it had left.
     pub(crate) fn link_ended(&mut self, now: Instant, from: &P, why: &str) {
         let Some(seat) = self.seats.remove(from) else { return };
         let waits = self.names.stop_waiting(from);
@@ -348,21 +369,21 @@ impl<P: Ord + Clone> State<P> {
         let tickets = waits.chain(seat.follow.map(|(ticket, _)| ticket));
         self.out.extend(tickets.map(|ticket| (ticket, None)));
         if seat.gone.is_none() || planted(Fault::TwiceDead) {
-            self.gone(seat.id, Fate::Died { why: cut_reason(why, self.terms.size) });
+            self.gone(seat.id, Departure::Died { why: cut_reason(why, self.terms.size) });
         }
         self.tell(now);
     }
 
-    /// The process of a rank has ended, as who started it says.
+    /// The process of a rank has ended, as its launcher reports.
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
         let why = cut_reason(why, self.terms.size);
         match self.ranks.get(&rank) {
-            Some(Life { id, fate: None, .. }) => self.declare_dead(*id, why),
+            Some(RankLife { id, fate: None, .. }) => self.declare_dead(*id, why),
             Some(_) => {}
             None if rank < self.terms.size => {
                 let id = NodeId { rank, incarnation: 0 };
-                self.ranks.insert(rank, Life::new(id, Vec::new(), None));
-                self.gone(id, Fate::Died { why });
+                self.ranks.insert(rank, RankLife::new(id, Vec::new(), None));
+                self.gone(id, Departure::Died { why });
             }
             None => {}
         }
@@ -371,14 +392,14 @@ impl<P: Ord + Clone> State<P> {
 
     fn declare_dead(&mut self, id: NodeId, why: String) {
         if let Some((from, seat)) = self.seats.iter_mut().find(|(_, seat)| seat.id == id) {
-            seat.gone = Some(Fate::Died { why: why.clone() });
+            seat.gone = Some(Departure::Died { why: why.clone() });
             self.moved.push((from.clone(), false));
         }
-        self.gone(id, Fate::Died { why });
+        self.gone(id, Departure::Died { why });
     }
 
-    /// Time passes: asks the silent, gives up on those who were asked and do not answer, and
-    /// on names that nobody has bound in time.
+    /// Advances the time: probes nodes that have sent nothing for long, declares nodes dead that were
+    /// probed and have not answered, and ends waits for names whose time is over.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.forgive(now);
         let (silent, patience) = (self.terms.silent, self.terms.patience);
@@ -389,7 +410,10 @@ impl<P: Ord + Clone> State<P> {
                 None if quiet >= patience && !planted(Fault::Deaf) => dead.push(seat.id),
                 Some((ticket, first)) if quiet >= silent && !planted(Fault::Unasked) => {
                     (seat.follow, seat.since) = (None, now);
-                    self.out.push((ticket, Some(Answer::Events { first, entries: Vec::new() })));
+                    self.out.push((
+                        ticket,
+                        Some(RegistryAnswer::Events { first, entries: Vec::new() }),
+                    ));
                 }
                 _ => {}
             }
@@ -404,8 +428,8 @@ impl<P: Ord + Clone> State<P> {
         self.tell(now);
     }
 
-    /// While nobody looked, the registry was stopped, or its machine had no time for it, and
-    /// nobody could be heard: that time does not count.
+    /// Does not count the time in which the registry was stopped, or got no time from its machine:
+    /// it could receive nothing then.
     fn forgive(&mut self, now: Instant) {
         let gap = self.looked.replace(now).map_or(Duration::ZERO, |looked| now - looked);
         let stopped = gap.saturating_sub(2 * LOOK);
@@ -420,7 +444,7 @@ impl<P: Ord + Clone> State<P> {
     /// When [`tick`](Self::tick) has something to do. It is to be called every
     /// [`LOOK`] at least.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let Terms { silent, patience, .. } = self.terms;
+        let PoolTerms { silent, patience, .. } = self.terms;
         let here = self.seats.values().filter(|seat| seat.gone.is_none());
         let look = self.looked.map(|looked| looked + LOOK);
         let due = here.map(|seat| {
@@ -430,15 +454,15 @@ impl<P: Ord + Clone> State<P> {
         due.chain(self.names.next_event()).min()
     }
 
-    /// Of the share of this rank, which has had a life.
-    fn append(&mut self, rank: u32, entry: Entry) {
+    /// Appends an entry to the log, and counts it to the share of its rank.
+    fn append(&mut self, rank: u32, entry: LogEntry) {
         if let Some(life) = self.ranks.get_mut(&rank) {
             life.bytes += entry.len();
         }
         self.log.push(entry);
     }
 
-    /// Tells everybody what they wait for.
+    /// Answers the requests for events that entries of the log have come for.
     fn tell(&mut self, now: Instant) {
         for seat in self.seats.values_mut() {
             let Some((ticket, next)) = seat.follow else { continue };
@@ -452,26 +476,26 @@ impl<P: Ord + Clone> State<P> {
             }
             if !entries.is_empty() {
                 (seat.follow, seat.since) = (None, now);
-                self.out.push((ticket, Some(Answer::Events { first: next, entries })));
+                self.out.push((ticket, Some(RegistryAnswer::Events { first: next, entries })));
             }
         }
     }
 
-    /// Who has become a member, and who is none any more.
+    /// Takes the links that have become those of members (`true`), and those that are not any more.
     pub(crate) fn take_moved(&mut self) -> Vec<(P, bool)> {
         std::mem::take(&mut self.moved)
     }
 
     /// Answers, by their tickets; a ticket without one is not answered.
-    pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<Answer>)> {
+    pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<RegistryAnswer>)> {
         std::mem::take(&mut self.out)
     }
 }
 
-/// What is said of a name that this one had last, if it is gone.
-fn owner_gone(name: String, life: &Life) -> Option<Answer> {
-    Some(Answer::OwnerGone { name, owner: life.id, fate: life.fate.clone()? })
+/// The answer for a name whose last owner was this node, if the node is gone.
+fn owner_gone(name: String, life: &RankLife) -> Option<RegistryAnswer> {
+    Some(RegistryAnswer::OwnerGone { name, owner: life.id, fate: life.fate.clone()? })
 }
 
-/// How often time is to pass at least.
+/// The longest time between two calls of `tick`.
 pub(super) const LOOK: Duration = Duration::from_secs(1);

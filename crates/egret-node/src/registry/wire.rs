@@ -1,76 +1,75 @@
-//! What nodes and the registry say to each other, as objects of a stream.
+//! The messages between nodes and the registry, as objects of a stream.
 //!
-//! A node asks, the registry answers once, now or later. There is nothing else: what the
-//! registry has to tell of its own accord is the answer to a [`Follow`](Ask::Follow) that
-//! it was asked before.
+//! A node sends requests, and the registry answers each once, now or later. There is nothing else:
+//! events are the answer to a [`Follow`](RegistryQuestion::Follow) that the node has sent before.
 
 use egret_stream::{Reader, Wire, Writer};
 
-use crate::node::{Fate, Member, NodeId, Offer, Refused};
+use crate::node::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
 
-/// What a node asks.
+/// A request of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
-pub(crate) enum Ask {
-    /// Makes the node that asks a member.
-    Join(Join),
-    /// What happened, from this entry of the log on. Answered when there is something, or
-    /// with nothing to see whether the node lives.
+pub(crate) enum RegistryQuestion {
+    /// Makes the requesting node a member.
+    Join(JoinRequest),
+    /// Requests the events from this entry of the log on. Answered when there are some, or with none
+    /// to probe whether the node lives.
     Follow { next: u64 },
-    /// Gives a name to some bytes.
+    /// Binds a name to some bytes.
     Bind { name: String, bytes: Vec<u8>, replace: bool },
-    /// Takes a name back if it stands for these bytes.
+    /// Takes a name back if it is bound to these bytes.
     Unbind { name: String, bytes: Vec<u8> },
-    /// What a name stands for; waits so many milliseconds for somebody to bind it.
+    /// Looks a name up; waits so many milliseconds until it is bound.
     Lookup { name: String, wait_ms: u64 },
-    /// Is no member any more.
+    /// Leaves the pool.
     Leave,
 }
 
-/// Who wants to join.
+/// The description of a node that joins.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
-pub(crate) struct Join {
+pub(crate) struct JoinRequest {
     pub(crate) pool: String,
-    /// What it takes the pool's size for.
+    /// The pool's size as the node knows it.
     pub(crate) size: Option<u32>,
-    /// Which place it wants; else the lowest free.
+    /// The rank that the node requests; else the lowest free one.
     pub(crate) rank: Option<u32>,
     pub(crate) machine: String,
-    pub(crate) fabrics: Vec<Offer>,
+    pub(crate) fabrics: Vec<FabricOffer>,
 }
 
-/// What the registry answers.
+/// An answer of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
-pub(crate) enum Answer {
-    /// The node is a member now, and hears from the registry so often at least, in
-    /// milliseconds.
+pub(crate) enum RegistryAnswer {
+    /// The node is a member now. `heard_ms` is the longest time in milliseconds between two messages of
+    /// the registry.
     Welcome { id: NodeId, size: u32, heard_ms: u64 },
-    /// What happened, from this entry on.
-    Events { first: u64, entries: Vec<Entry> },
+    /// Events, from this entry of the log on.
+    Events { first: u64, entries: Vec<LogEntry> },
     /// It was done.
     Done,
-    /// What a name stands for.
+    /// The owner of a name, and the bytes it is bound to.
     Bound { owner: NodeId, bytes: Vec<u8> },
     /// Nobody has bound the name.
     NotBound,
     /// It was not done.
-    Refused(Refused),
+    Refused(RegistryRefusal),
     /// Nobody has bound the name, and the node that had it last is gone.
-    OwnerGone { name: String, owner: NodeId, fate: Fate },
+    OwnerGone { name: String, owner: NodeId, fate: Departure },
     /// Nobody has bound the name, and all others are gone.
     NobodyLeft { name: String },
     /// Nobody has bound the name since the node that had it last, a member, has taken it back.
     Withdrawn { owner: NodeId },
 }
 
-/// One entry of the log.
+/// One event in the registry's log.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
-pub(crate) enum Entry {
+pub(crate) enum LogEntry {
     Joined(Member),
     Left(NodeId),
     Died { node: NodeId, why: String },
 }
 
-impl Ask {
+impl RegistryQuestion {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         bytes_of(self)
     }
@@ -80,7 +79,7 @@ impl Ask {
     }
 }
 
-impl Answer {
+impl RegistryAnswer {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         bytes_of(self)
     }
@@ -90,7 +89,7 @@ impl Answer {
     }
 }
 
-impl Entry {
+impl LogEntry {
     pub(crate) fn len(&self) -> usize {
         bytes_of(self).len()
     }
@@ -102,15 +101,15 @@ fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
     writer.to_vec()
 }
 
-/// What both sides speak: the word of every request.
+/// The version of the protocol: the word of every request.
 pub(crate) const VERSION: u64 = 2;
 /// The endpoint that the registry is.
 pub(crate) const ENDPOINT: &str = "egret.registry";
 /// The handler of all requests there.
 pub(crate) const ASK: u8 = 0;
-/// The handler, at the node, of answers to [`Ask::Follow`].
+/// The handler, at the node, of answers to [`RegistryQuestion::Follow`].
 pub(crate) const EVENTS: u8 = 1;
-/// The handler of other answers: none, they go to who asked.
+/// The handler of other answers: none, they are the answers of their calls.
 pub(crate) const PLAIN: u8 = u8::MAX;
 
 #[cfg(test)]
@@ -125,48 +124,52 @@ mod tests {
     #[test]
     fn the_bytes_are_these_for_ever() {
         let id = NodeId { rank: 2, incarnation: 17 };
-        let offer = Offer::new("tcp", "h:1", Properties::network().with("k", "v"));
+        let offer = FabricOffer::new("tcp", "h:1", Properties::network().with("k", "v"));
         let (pool, machine) = ("p".to_owned(), "m".to_owned());
-        let join = Join { pool, size: Some(4), rank: None, machine, fabrics: vec![offer] };
-        let lookup = Ask::Lookup { name: "n".into(), wait_ms: 500 };
-        let bind = Ask::Bind { name: "n".into(), bytes: vec![7], replace: true };
-        let unbind = Ask::Unbind { name: "n".into(), bytes: vec![7] };
-        let died = vec![Entry::Left(id), Entry::Died { node: id, why: "w".into() }];
-        let owner_gone = |fate| Answer::OwnerGone { name: "n".into(), owner: id, fate };
+        let join = JoinRequest { pool, size: Some(4), rank: None, machine, fabrics: vec![offer] };
+        let lookup = RegistryQuestion::Lookup { name: "n".into(), wait_ms: 500 };
+        let bind = RegistryQuestion::Bind { name: "n".into(), bytes: vec![7], replace: true };
+        let unbind = RegistryQuestion::Unbind { name: "n".into(), bytes: vec![7] };
+        let died = vec![LogEntry::Left(id), LogEntry::Died { node: id, why: "w".into() }];
+        let owner_gone = |fate| RegistryAnswer::OwnerGone { name: "n".into(), owner: id, fate };
         for (bytes, golden) in [
             (
-                Ask::Join(join).to_bytes(),
+                RegistryQuestion::Join(join).to_bytes(),
                 "000100000070010400000000010000006d010000000300000074637003000000683a3101010101000001000000010000006b0100000076",
             ),
-            (Ask::Follow { next: 5 }.to_bytes(), "010500000000000000"),
+            (RegistryQuestion::Follow { next: 5 }.to_bytes(), "010500000000000000"),
             (bind.to_bytes(), "02010000006e010000000701"),
             (unbind.to_bytes(), "03010000006e0100000007"),
             (lookup.to_bytes(), "04010000006ef401000000000000"),
-            (Ask::Leave.to_bytes(), "05"),
+            (RegistryQuestion::Leave.to_bytes(), "05"),
             (
-                Answer::Welcome { id, size: 4, heard_ms: 10_000 }.to_bytes(),
+                RegistryAnswer::Welcome { id, size: 4, heard_ms: 10_000 }.to_bytes(),
                 "00020000001100000000000000040000001027000000000000",
             ),
             (
-                Answer::Events { first: 5, entries: died }.to_bytes(),
+                RegistryAnswer::Events { first: 5, entries: died }.to_bytes(),
                 "0105000000000000000200000001020000001100000000000000020200000011000000000000000100000077",
             ),
             (
-                Answer::Refused(Refused::NameTaken { owner: id }).to_bytes(),
+                RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: id }).to_bytes(),
                 "050a020000001100000000000000",
             ),
-            (Answer::Refused(Refused::Version { theirs: 3 }).to_bytes(), "05000300000000000000"),
             (
-                Answer::Refused(Refused::TooLarge { what: "w".into(), most: 4 }).to_bytes(),
+                RegistryAnswer::Refused(RegistryRefusal::Version { theirs: 3 }).to_bytes(),
+                "05000300000000000000",
+            ),
+            (
+                RegistryAnswer::Refused(RegistryRefusal::TooLarge { what: "w".into(), most: 4 })
+                    .to_bytes(),
                 "050b01000000770400000000000000",
             ),
-            (owner_gone(Fate::Left).to_bytes(), "06010000006e02000000110000000000000000"),
+            (owner_gone(Departure::Left).to_bytes(), "06010000006e02000000110000000000000000"),
             (
-                owner_gone(Fate::Died { why: "w".into() }).to_bytes(),
+                owner_gone(Departure::Died { why: "w".into() }).to_bytes(),
                 "06010000006e020000001100000000000000010100000077",
             ),
-            (Answer::NobodyLeft { name: "n".into() }.to_bytes(), "07010000006e"),
-            (Answer::Withdrawn { owner: id }.to_bytes(), "08020000001100000000000000"),
+            (RegistryAnswer::NobodyLeft { name: "n".into() }.to_bytes(), "07010000006e"),
+            (RegistryAnswer::Withdrawn { owner: id }.to_bytes(), "08020000001100000000000000"),
         ] {
             assert_eq!(shown(&bytes), golden);
         }
@@ -174,10 +177,10 @@ mod tests {
 
     #[test]
     fn what_is_cut_or_too_long_is_no_question() {
-        let bytes = Ask::Unbind { name: "name".into(), bytes: vec![7] }.to_bytes();
+        let bytes = RegistryQuestion::Unbind { name: "name".into(), bytes: vec![7] }.to_bytes();
         for len in 0..bytes.len() {
-            assert_eq!(Ask::from_bytes(&bytes[..len]), None);
+            assert_eq!(RegistryQuestion::from_bytes(&bytes[..len]), None);
         }
-        assert_eq!(Ask::from_bytes(&[&bytes[..], &[0]].concat()), None);
+        assert_eq!(RegistryQuestion::from_bytes(&[&bytes[..], &[0]].concat()), None);
     }
 }

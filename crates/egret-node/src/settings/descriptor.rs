@@ -19,7 +19,8 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionread, read};
 use zeroize::Zeroizing;
 
-use super::{Key, Origin, SettingsError};
+use super::{Origin, SettingKey};
+use crate::node::JoinError;
 
 /// Starts `command` with a secret in a pipe, which the process finds by `EGRET_SECRET_FD`
 /// ([`Settings::read`](super::Settings::read)).
@@ -53,10 +54,10 @@ pub fn start_with_secret(command: &mut Command, secret: &[u8]) -> io::Result<Chi
     drop(write);
     let end = OwnedFd::from(end);
     let value = format!("{}:{}", end.as_raw_fd(), fstat(&end)?.st_ino);
-    for key in [Key::Secret, Key::SecretFile] {
+    for key in [SettingKey::Secret, SettingKey::SecretFile] {
         command.env_remove(key.variable());
     }
-    command.env(Key::SecretFd.variable(), value);
+    command.env(SettingKey::SecretFd.variable(), value);
     // From here to the end of the function a process that is started inherits the pipe.
     static STARTING: Mutex<()> = Mutex::new(());
     let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,9 +69,10 @@ pub fn start_with_secret(command: &mut Command, secret: &[u8]) -> io::Result<Chi
 
 /// Closes the pipe with a secret that this process was given, unread: for a process that starts
 /// others to which the secret says nothing. Who has the pipe too can still take it.
+#[doc(hidden)]
 pub fn leave_secret() {
-    let said = std::env::var(Key::SecretFd.variable());
-    if let Some(place) = said.ok().and_then(|said| Place::parse(&said).ok())
+    let said = std::env::var(SettingKey::SecretFd.variable());
+    if let Some(place) = said.ok().and_then(|said| PipeDescriptor::parse(&said).ok())
         && place.open().is_ok()
     {
         place.close();
@@ -78,9 +80,9 @@ pub fn leave_secret() {
 }
 
 /// Takes the secret from where `said` says, or from memory if this process took it before.
-pub(super) fn take(said: &str) -> Result<(Secret, Origin), SettingsError> {
+pub(super) fn take(said: &str) -> Result<(Secret, Origin), JoinError> {
     let mut taken = lock();
-    let place = Place::parse(said).map_err(|why| bad(said, why))?;
+    let place = PipeDescriptor::parse(said).map_err(|why| bad(said, why))?;
     let origin = Origin::Descriptor(place.number);
     if let Some((_, secret)) = taken.iter().find(|(known, _)| known == said) {
         return Ok((secret.clone(), origin));
@@ -91,8 +93,8 @@ pub(super) fn take(said: &str) -> Result<(Secret, Origin), SettingsError> {
 }
 
 /// Whether the secret is still to be had where `said` says, without taking it.
-pub(super) fn look(said: &str) -> Result<(bool, Origin), SettingsError> {
-    let place = Place::parse(said).map_err(|why| bad(said, why))?;
+pub(super) fn look(said: &str) -> Result<(bool, Origin), JoinError> {
+    let place = PipeDescriptor::parse(said).map_err(|why| bad(said, why))?;
     let is_known = lock().iter().any(|(known, _)| known == said);
     let holds = |fd: OwnedFd| ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0);
     let is_there = is_known || place.open().is_ok_and(holds);
@@ -101,12 +103,12 @@ pub(super) fn look(said: &str) -> Result<(bool, Origin), SettingsError> {
 
 /// Which descriptor, and which pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct PipeDescriptor {
     number: u32,
     inode: u64,
 }
 
-impl Place {
+impl PipeDescriptor {
     fn parse(said: &str) -> Result<Self, String> {
         let why = || "N:INODE is expected, of a descriptor and the pipe that it is".to_owned();
         let (number, inode) = said.split_once(':').ok_or_else(why)?;
@@ -133,8 +135,8 @@ impl Place {
         open(path.as_str(), flags, Mode::empty())
     }
 
-    fn take(self, said: &str) -> Result<Secret, SettingsError> {
-        let failed = |why: String| SettingsError::SecretPipe { said: said.to_owned(), why };
+    fn take(self, said: &str) -> Result<Secret, JoinError> {
+        let failed = |why: String| JoinError::SecretPipe { said: said.to_owned(), why };
         let pipe = match self.open() {
             Err(Errno::BADF) => return Err(taken(said, "is not open here, or is another file")),
             Err(Errno::ACCESS | Errno::PERM) => {
@@ -150,7 +152,9 @@ impl Place {
             return Err(taken(said, "is a pipe with nothing in it"));
         }
         if bytes.trim_ascii().is_empty() {
-            return Err(SettingsError::EmptySecret { said: Key::SecretFd.variable().to_owned() });
+            return Err(JoinError::EmptySecret {
+                said: SettingKey::SecretFd.variable().to_owned(),
+            });
         }
         super::secret::parse(bytes.trim_ascii_end(), &format!("EGRET_SECRET_FD={said}"))
     }
@@ -196,16 +200,16 @@ fn read_all(pipe: &OwnedFd) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-fn taken(said: &str, found: &'static str) -> SettingsError {
+fn taken(said: &str, found: &'static str) -> JoinError {
     let parent = rustix::process::getppid().map_or(0, rustix::process::Pid::as_raw_pid);
     let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
     let number = said.split(':').next().unwrap_or_default().to_owned();
-    SettingsError::SecretTaken { number, found, parent, name: name.trim_end().to_owned() }
+    JoinError::SecretTaken { number, found, parent, name: name.trim_end().to_owned() }
 }
 
-fn bad(said: &str, why: String) -> SettingsError {
-    let (name, value) = (Key::SecretFd.name(), said.to_owned());
-    SettingsError::Bad { name, value, origin: Origin::Environment, why }
+fn bad(said: &str, why: String) -> JoinError {
+    let (name, value) = (SettingKey::SecretFd.name(), said.to_owned());
+    JoinError::BadSetting { name, value, origin: Origin::Environment, why }
 }
 
 /// What this process took, by what the variable said.
@@ -242,7 +246,7 @@ mod tests {
         format!("{}:{inode}", end.into_raw_fd())
     }
 
-    fn read(variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, JoinError> {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Settings::read_from(variables.iter().map(own), Path::new("/nowhere"))
     }
@@ -251,29 +255,29 @@ mod tests {
     fn a_secret_is_taken_once_and_kept() {
         let said = inherited(b"hush\n");
         let number: u32 = said.split(':').next().unwrap().parse().unwrap();
-        assert_eq!(look(&said), Ok((true, Origin::Descriptor(number))));
+        assert_eq!(look(&said).unwrap(), (true, Origin::Descriptor(number)));
         for _ in 0..2 {
             let settings = read(&[("EGRET_SECRET_FD", &said)]).unwrap();
-            assert_eq!(settings.secret(), Ok(Some(Secret::from("hush"))));
+            assert_eq!(settings.secret().unwrap(), Some(Secret::from("hush")));
             let shown = format!("{settings:?} {:?}", settings.all());
             assert!(!shown.contains("hush") && shown.contains("(not shown)"), "{shown}");
         }
-        assert_eq!(look(&said), Ok((true, Origin::Descriptor(number))), "it is kept");
+        assert_eq!(look(&said).unwrap(), (true, Origin::Descriptor(number)), "it is kept");
         // As another process says it, which took nothing.
         let other = format!("0{said}");
         let why = read(&[("EGRET_SECRET_FD", &other)]).unwrap_err();
-        assert!(matches!(why, SettingsError::SecretTaken { .. }), "{why}");
+        assert!(matches!(why, JoinError::SecretTaken { .. }), "{why}");
         assert!(why.to_string().contains("the secret was taken already"), "{why}");
-        assert_eq!(look(&other), Ok((false, Origin::Descriptor(number))));
+        assert_eq!(look(&other).unwrap(), (false, Origin::Descriptor(number)));
     }
 
     #[test]
     fn an_empty_pipe_is_a_secret_that_was_taken() {
         let why = read(&[("EGRET_SECRET_FD", &inherited(b""))]).unwrap_err();
-        let SettingsError::SecretTaken { found, parent, .. } = &why else { panic!("{why}") };
+        let JoinError::SecretTaken { found, parent, .. } = &why else { panic!("{why}") };
         assert!(found.contains("nothing in it") && *parent > 0, "{why}");
         let why = read(&[("EGRET_SECRET_FD", &inherited(b" \n"))]).unwrap_err();
-        assert!(matches!(why, SettingsError::EmptySecret { .. }), "{why}");
+        assert!(matches!(why, JoinError::EmptySecret { .. }), "{why}");
         let why = read(&[("EGRET_SECRET_FD", &inherited(&[b'x'; SECRET_MAX + 1]))]).unwrap_err();
         assert!(why.to_string().contains("more than 4096 bytes"), "{why}");
     }
@@ -285,19 +289,16 @@ mod tests {
         let number = end.as_raw_fd();
         for said in [format!("{number}:1"), format!("{}:1", i32::MAX)] {
             let why = read(&[("EGRET_SECRET_FD", &said)]).unwrap_err();
-            assert!(matches!(why, SettingsError::SecretTaken { .. }), "{why}");
+            assert!(matches!(why, JoinError::SecretTaken { .. }), "{why}");
         }
         drop(write);
         assert_eq!(io::read_to_string(end).unwrap(), "not yours");
         let file = std::fs::File::open("/dev/null").unwrap();
         let said = format!("{}:{}", file.as_raw_fd(), fstat(&file).unwrap().st_ino);
-        assert!(matches!(
-            read(&[("EGRET_SECRET_FD", &said)]),
-            Err(SettingsError::SecretTaken { .. })
-        ));
+        assert!(matches!(read(&[("EGRET_SECRET_FD", &said)]), Err(JoinError::SecretTaken { .. })));
         for said in ["", "x", "4", "-1:1", "4:x", "4294967295:1"] {
             let why = read(&[("EGRET_SECRET_FD", said)]).unwrap_err();
-            assert!(matches!(why, SettingsError::Bad { name: "secret_fd", .. }), "{why}");
+            assert!(matches!(why, JoinError::BadSetting { name: "secret_fd", .. }), "{why}");
         }
     }
 
@@ -305,9 +306,9 @@ mod tests {
     fn the_variable_counts_before_the_pipe_and_the_pipe_before_the_file() {
         let said = inherited(b"piped");
         let both = [("EGRET_SECRET_FD", &*said), ("EGRET_SECRET", "said")];
-        assert_eq!(read(&both).unwrap().secret(), Ok(Some(Secret::from("said"))));
+        assert_eq!(read(&both).unwrap().secret().unwrap(), Some(Secret::from("said")));
         let both = [("EGRET_SECRET_FD", &*said), ("EGRET_SECRET_FILE", "nowhere")];
-        assert_eq!(read(&both).unwrap().secret(), Ok(Some(Secret::from("piped"))));
+        assert_eq!(read(&both).unwrap().secret().unwrap(), Some(Secret::from("piped")));
     }
 
     #[test]

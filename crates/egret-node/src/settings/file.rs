@@ -8,22 +8,23 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::{Key, SettingsError, secret};
+use super::{SettingKey, secret};
+use crate::node::JoinError;
 
 /// Which file there is: the one that the environment names, which must be there, or the
 /// first that is.
 pub(super) fn find(
     environment: &BTreeMap<String, String>,
     directory: &Path,
-) -> Result<Option<PathBuf>, SettingsError> {
-    if let Some(named) = environment.get(Key::Config.variable()) {
+) -> Result<Option<PathBuf>, JoinError> {
+    if let Some(named) = environment.get(SettingKey::Config.variable()) {
         let path = directory.join(named);
         if path.is_file() {
             return Ok(Some(path));
         }
         let is = if path.exists() { "it is no regular file" } else { "there is no such file" };
-        let why = format!("{is}, and {} names it", Key::Config.variable());
-        return Err(SettingsError::File { path, why });
+        let why = format!("{is}, and {} names it", SettingKey::Config.variable());
+        return Err(JoinError::File { path, why });
     }
     let users = match (environment.get("XDG_CONFIG_HOME"), environment.get("HOME")) {
         (Some(config), _) => Some(PathBuf::from(config)),
@@ -35,18 +36,21 @@ pub(super) fn find(
     Ok([Some(here), users].into_iter().flatten().find(|path| path.is_file()))
 }
 
-/// What a file says. One that says a secret is one that [`secret::check`] allows to.
-pub(super) fn read(path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
+/// Reads a file of settings. One that has a secret must pass [`secret::check`].
+pub(super) fn read(path: &Path) -> Result<Vec<(SettingKey, String)>, JoinError> {
     read_open(secret::open(path)?, path)
 }
 
 /// The same of a file that is open, whatever lies at its path by now.
-pub(super) fn read_open(mut file: File, path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
+pub(super) fn read_open(
+    mut file: File,
+    path: &Path,
+) -> Result<Vec<(SettingKey, String)>, JoinError> {
     let mut text = Zeroizing::new(String::with_capacity(secret::size(&file)));
     file.read_to_string(&mut text).map_err(|why| secret::failed(path, &why))?;
-    let mut said: Vec<(Key, String)> = Vec::new();
+    let mut said: Vec<(SettingKey, String)> = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        let bad = |why| SettingsError::Line { path: path.to_owned(), line: at + 1, why };
+        let bad = |why| JoinError::FileLine { path: path.to_owned(), line: at + 1, why };
         if let Some((key, value)) = read_line(line).map_err(bad)? {
             if said.iter().any(|(known, _)| *known == key) {
                 return Err(bad(format!("{} stands there twice", key.name())));
@@ -54,23 +58,23 @@ pub(super) fn read_open(mut file: File, path: &Path) -> Result<Vec<(Key, String)
             said.push((key, value));
         }
     }
-    if said.iter().any(|(key, _)| *key == Key::Secret) {
+    if said.iter().any(|(key, _)| *key == SettingKey::Secret) {
         secret::check(&file, path)?;
     }
     Ok(said)
 }
 
-fn read_line(line: &str) -> Result<Option<(Key, String)>, String> {
+fn read_line(line: &str) -> Result<Option<(SettingKey, String)>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
     let (name, value) = line.split_once('=').ok_or("name = value is expected")?;
     let name = name.trim();
-    let is_filed = |key: &Key| !matches!(key, Key::Config | Key::SecretFd);
-    let known = Key::ALL.into_iter().filter(is_filed);
+    let is_filed = |key: &SettingKey| !matches!(key, SettingKey::Config | SettingKey::SecretFd);
+    let known = SettingKey::ALL.into_iter().filter(is_filed);
     let key = known.clone().find(|key| key.name() == name).ok_or_else(|| {
-        let names: Vec<_> = known.map(Key::name).collect();
+        let names: Vec<_> = known.map(SettingKey::name).collect();
         format!("no setting {name:?}; there are: {}", names.join(", "))
     })?;
     read_value(value.trim()).map(|value| Some((key, value)))

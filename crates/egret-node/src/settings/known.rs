@@ -1,13 +1,13 @@
-//! Which settings there are.
+//! The known settings.
 
 use egret_net::rt::Deadline;
 use egret_net::vi::{Encrypt, Trust, Wait};
 
-use super::value::{FabricList, Value};
+use super::value::{FabricList, SettingValue};
 
-/// A setting.
+/// The key of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
+pub(crate) enum SettingKey {
     Pool,
     Size,
     Rank,
@@ -26,7 +26,7 @@ pub(crate) enum Key {
     Job,
 }
 
-impl Key {
+impl SettingKey {
     pub(crate) const ALL: [Self; 16] = [
         Self::Pool,
         Self::Size,

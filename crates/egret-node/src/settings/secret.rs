@@ -1,4 +1,4 @@
-//! Files with a secret in them: only who may know the secret may read or change them.
+//! Files that contain a secret: only users who may know the secret may read or change them.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,10 @@ use std::path::Path;
 use egret_net::vi::{PublicKey, Secret};
 use zeroize::Zeroizing;
 
-use super::SettingsError;
+use crate::node::JoinError;
 
-/// What such a file says.
-pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SettingsError> {
+/// Reads a file with a secret.
+pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, JoinError> {
     let mut file = open(path)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(size(&file)));
     check(&file, path)?;
@@ -21,19 +21,19 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SettingsError> {
 
 /// The secret of a text, unless the text is meant to be another one: a random secret that was not copied
 /// whole, or the operator's private key.
-pub(crate) fn parse(text: &[u8], said: &str) -> Result<Secret, SettingsError> {
+pub(crate) fn parse(text: &[u8], said: &str) -> Result<Secret, JoinError> {
     let words = str::from_utf8(text).unwrap_or_default();
     if Secret::is_damaged(words) {
-        return Err(SettingsError::DamagedSecret { said: said.to_owned() });
+        return Err(JoinError::DamagedSecret { said: said.to_owned() });
     }
     if words.parse::<PublicKey>().is_ok() {
-        return Err(SettingsError::KeyAsSecret { said: said.to_owned() });
+        return Err(JoinError::KeyAsSecret { said: said.to_owned() });
     }
     Ok(Secret::new(text))
 }
 
 /// A link to the file will do: what is looked at is the very file that is read.
-pub(super) fn open(path: &Path) -> Result<File, SettingsError> {
+pub(super) fn open(path: &Path) -> Result<File, JoinError> {
     File::open(path).map_err(|why| failed(path, &why))
 }
 
@@ -44,7 +44,7 @@ pub(super) fn size(file: &File) -> usize {
 }
 
 /// Whether an open file may say a secret.
-pub(super) fn check(file: &File, path: &Path) -> Result<(), SettingsError> {
+pub(super) fn check(file: &File, path: &Path) -> Result<(), JoinError> {
     let is = file.metadata().map_err(|why| failed(path, &why))?;
     if is.is_dir() {
         return Err(failed(path, &std::io::ErrorKind::IsADirectory.into()));
@@ -53,25 +53,25 @@ pub(super) fn check(file: &File, path: &Path) -> Result<(), SettingsError> {
     if !kind.is_file() && !kind.is_fifo() {
         let why =
             "it is no regular file, and holds no secret: `egret secret FILE` makes one that does";
-        return Err(SettingsError::File { path: path.to_owned(), why: why.to_owned() });
+        return Err(JoinError::File { path: path.to_owned(), why: why.to_owned() });
     }
     may_hold(path, is.mode(), is.uid(), rustix::process::geteuid().as_raw())
 }
 
 /// Whether a file of this mode and owner may say a secret to a process of this user.
-pub(super) fn may_hold(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), SettingsError> {
+pub(super) fn may_hold(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), JoinError> {
     let (mode, path) = (mode & 0o7777, path.to_owned());
     if mode & OTHERS != 0 {
-        return Err(SettingsError::SecretOpen { path, mode });
+        return Err(JoinError::SecretOpen { path, mode });
     }
     if owner != user && owner != ROOT {
-        return Err(SettingsError::SecretOwner { path, owner, user });
+        return Err(JoinError::SecretOwner { path, owner, user });
     }
     Ok(())
 }
 
-pub(super) fn failed(path: &Path, why: &std::io::Error) -> SettingsError {
-    SettingsError::File { path: path.to_owned(), why: why.to_string() }
+pub(super) fn failed(path: &Path, why: &std::io::Error) -> JoinError {
+    JoinError::File { path: path.to_owned(), why: why.to_string() }
 }
 
 /// What group and world may do.

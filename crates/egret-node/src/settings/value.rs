@@ -1,29 +1,29 @@
-//! What the text of a setting means.
+//! Values of settings, read from their texts.
 
 use std::time::Duration;
 
 use egret_net::rt::Deadline;
 use egret_net::vi::{Encrypt, Trust, Wait};
 
-/// What can be read of a setting's text.
-pub(crate) trait Value: Sized {
+/// A type that can be read from the text of a setting.
+pub(crate) trait SettingValue: Sized {
     /// Reads it, or says what is wrong.
     fn read(text: &str) -> Result<Self, String>;
 }
 
-impl Value for String {
+impl SettingValue for String {
     fn read(text: &str) -> Result<Self, String> {
         Ok(text.to_owned())
     }
 }
 
-impl Value for u32 {
+impl SettingValue for u32 {
     fn read(text: &str) -> Result<Self, String> {
         text.trim().parse().map_err(|_| "a number is expected".to_owned())
     }
 }
 
-impl Value for Trust {
+impl SettingValue for Trust {
     fn read(text: &str) -> Result<Self, String> {
         match text {
             "isolated" => Ok(Self::Isolated),
@@ -33,7 +33,7 @@ impl Value for Trust {
     }
 }
 
-impl Value for Encrypt {
+impl SettingValue for Encrypt {
     fn read(text: &str) -> Result<Self, String> {
         match text {
             "between-machines" => Ok(Self::BetweenMachines),
@@ -44,7 +44,7 @@ impl Value for Encrypt {
     }
 }
 
-impl Value for Wait {
+impl SettingValue for Wait {
     fn read(text: &str) -> Result<Self, String> {
         match text {
             "spin" => Ok(Self::Spin),
@@ -55,7 +55,7 @@ impl Value for Wait {
     }
 }
 
-impl Value for Deadline {
+impl SettingValue for Deadline {
     fn read(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text == "never" {
@@ -77,15 +77,15 @@ impl Value for Deadline {
     }
 }
 
-/// Fabrics in order of preference, and such that are rejected.
+/// Fabrics in order of preference, and fabrics that are rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FabricList {
-    /// None are named: all that are not rejected.
+    /// Empty: all fabrics that are not rejected.
     pub(crate) wanted: Vec<String>,
     pub(crate) rejected: Vec<String>,
 }
 
-impl Value for FabricList {
+impl SettingValue for FabricList {
     fn read(text: &str) -> Result<Self, String> {
         let mut list = Self { wanted: Vec::new(), rejected: Vec::new() };
         for name in text.split(',').map(str::trim) {

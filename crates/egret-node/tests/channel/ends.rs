@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egret_net::rt::Deadline;
-use egret_node::channel::{ChannelError, ReadError, Refusal, WriteError};
+use egret_node::channel::ChannelError;
 
 use crate::pair::{FABRICS, Pair, Server, spawn};
 
@@ -41,7 +41,11 @@ fn an_abort_in_the_middle_is_an_error_for_that_message_only() {
         let expected: Vec<_> =
             (0..10_usize)
                 .map(|round| {
-                    if round % 2 == 0 { Ok(100_000 * round + 10) } else { Err(ReadError::Aborted) }
+                    if round % 2 == 0 {
+                        Ok(100_000 * round + 10)
+                    } else {
+                        Err(ChannelError::Aborted)
+                    }
                 })
                 .collect();
         assert_eq!(got, expected);
@@ -60,7 +64,7 @@ fn a_reader_that_is_dropped_tells_its_writer() {
                     break not.why;
                 }
             };
-            assert_eq!(stopped, WriteError::Stopped);
+            assert_eq!(stopped, ChannelError::ReaderGone);
         });
         let (mut other, mut reader) = pair.channel("other");
         other.wait_send(vec![1_u8; 10], LONG).unwrap();
@@ -76,16 +80,15 @@ fn channels_are_refused_with_the_reason() {
     pair.while_there_serves(|| {
         let host = pair.there.host();
         let refused = pair.here.wait_channel(host, "nobody", LONG).unwrap_err();
-        let why = Refusal::NoListener;
         let name = "nobody".to_owned();
-        assert_eq!(refused, ChannelError::Refused { host: host.to_owned(), name, why });
+        assert_eq!(refused, ChannelError::NoListener { host: host.to_owned(), name });
         let listener = pair.there.listen("few", 2).unwrap();
         assert!(matches!(pair.there.listen("few", 2), Err(ChannelError::Taken { .. })));
         let open = || pair.here.wait_channel(host, "few", LONG);
         let (first, second) = (open().unwrap(), open().unwrap());
-        assert!(matches!(open(), Err(ChannelError::Refused { why: Refusal::Backlog, .. })));
+        assert!(matches!(open(), Err(ChannelError::Backlog { .. })));
         drop((first, second, listener));
-        assert!(matches!(open(), Err(ChannelError::Refused { why: Refusal::NoListener, .. })));
+        assert!(matches!(open(), Err(ChannelError::NoListener { .. })));
     });
 }
 
@@ -104,7 +107,7 @@ fn a_stalled_reader_stops_its_writer_in_time_and_lent_memory_comes_back() {
                     Err(why) => break why,
                 }
             };
-            assert!(matches!(late, WriteError::TimedOut { broken: false, .. }), "{late}");
+            assert!(matches!(late, ChannelError::WriteTimedOut { broken: false, .. }), "{late}");
             assert!(sent < 1000, "{sent} messages without a reader");
             for _ in 0..sent {
                 let mut message = reader.wait_next(LONG).unwrap().unwrap();

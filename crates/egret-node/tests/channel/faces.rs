@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
 use egret_net::rt::Deadline;
-use egret_node::channel::{ReadError, WriteError};
+use egret_node::channel::ChannelError;
 use egret_node::{Links, LinksOptions};
 
 const LONG: Deadline = Deadline::DEFAULT;
@@ -95,7 +95,7 @@ fn awaited_ends_of_many_channels() {
                             },
                             Err(why) => why,
                         };
-                        assert_eq!(aborted, ReadError::Aborted);
+                        assert_eq!(aborted, ChannelError::Aborted);
                     } else {
                         read.unwrap();
                         assert_eq!(head[1], rounds);
@@ -141,7 +141,7 @@ fn ends_that_never_wait() {
         }
         assert!(wrote < 10 << 20, "{wrote} bytes and nobody reads");
     };
-    assert_eq!(full, WriteError::Full);
+    assert_eq!(full, ChannelError::Full);
     // Who awaits and gives that up loses nothing.
     assert!(pin!(message.flush()).poll(&mut context).is_pending());
     let mut read = 0;

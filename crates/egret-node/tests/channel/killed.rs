@@ -7,7 +7,7 @@ use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::Deadline;
 use egret_net::vi::NicOptions;
-use egret_node::channel::{ReadError, WriteError};
+use egret_node::channel::ChannelError;
 use egret_node::link::LinkError;
 use egret_node::{Links, LinksOptions};
 
@@ -75,7 +75,7 @@ fn the_writer_hears_that_the_reader_was_killed() {
         }
     };
     child.wait().unwrap();
-    let is_death = matches!(&died, WriteError::Link { why: LinkError::PeerDied { .. }, .. });
+    let is_death = matches!(&died, ChannelError::Lost { why: LinkError::PeerDied { .. }, .. });
     assert!(is_death, "{died}");
     assert!(writer.lost().iter().all(|(message, _)| *message > 50), "those had arrived");
     let gone = here.wait_channel(&host, "kill", std::time::Duration::from_secs(1));
@@ -101,5 +101,5 @@ fn the_reader_hears_that_the_writer_was_killed() {
             Err(why) => break why,
         }
     };
-    assert!(matches!(died, ReadError::Link(LinkError::PeerDied { .. })), "{died}");
+    assert!(matches!(died, ChannelError::Link(LinkError::PeerDied { .. })), "{died}");
 }

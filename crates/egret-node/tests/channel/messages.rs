@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egret_net::buf::Pool;
 use egret_net::rt::Deadline;
 use egret_node::LinksOptions;
-use egret_node::channel::ReadError;
+use egret_node::channel::ChannelError;
 
 use crate::pair::{FABRICS, On, Pair, spawn};
 
@@ -118,7 +118,7 @@ fn what_the_reader_never_takes_is_refused_and_the_next_message_is_not() {
     let reading = spawn(move || {
         let mut first = reader.wait_next(LONG).unwrap().unwrap();
         assert_eq!(first.wait_next_part(LONG).unwrap().unwrap().bytes(), [5; 10]);
-        assert_eq!(first.wait_next_part(LONG).unwrap_err(), ReadError::Aborted);
+        assert_eq!(first.wait_next_part(LONG).unwrap_err(), ChannelError::Aborted);
         drop(first);
         let mut second = reader.wait_next(LONG).unwrap().unwrap();
         assert_eq!(second.wait_next_part(LONG).unwrap().unwrap().bytes(), b"fits");
@@ -128,7 +128,7 @@ fn what_the_reader_never_takes_is_refused_and_the_next_message_is_not() {
     message.wait_flush(LONG).unwrap();
     message.wait_write_owned(vec![1_u8; 2 << 20], LONG).unwrap();
     let refused = message.wait_flush(LONG).unwrap_err();
-    assert!(matches!(refused, egret_node::channel::WriteError::TooLarge(_)), "{refused}");
+    assert!(matches!(refused, ChannelError::PartTooLarge { .. }), "{refused}");
     drop(message);
     writer.wait_send(b"fits".to_vec(), LONG).unwrap();
     let here = crate::pair::Server::of(&pair.here);

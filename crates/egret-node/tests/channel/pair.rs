@@ -7,7 +7,7 @@ use egret_net::fabric::shm::ShmFabric;
 use egret_net::fabric::tcp::TcpFabric;
 use egret_net::rt::{self, Deadline, JoinHandle};
 use egret_net::vi::NicOptions;
-use egret_node::channel::{Reader, Writer};
+use egret_node::channel::{ChannelReader, ChannelWriter};
 use egret_node::{Links, LinksOptions};
 
 /// Links of two nics, which their tests drive from a thread each.
@@ -45,7 +45,7 @@ impl Pair {
     }
 
     /// A channel from here to there, both ends.
-    pub(crate) fn channel(&self, name: &str) -> (Writer, Reader) {
+    pub(crate) fn channel(&self, name: &str) -> (ChannelWriter, ChannelReader) {
         let listener = self.there.listen(name, 16).unwrap();
         let there = self.there.clone();
         let accepting = spawn(move || {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use egret_net::rt::Deadline;
 use egret_node::Links;
-use egret_node::channel::{Listener, Post, Posted, ReadError, WriteError, Writer};
+use egret_node::channel::{ChannelError, ChannelListener, ChannelWriter, Post, PostOutcome};
 
 use crate::pair::{FABRICS, Pair, Server, spawn};
 
@@ -15,7 +15,7 @@ const LONG: Deadline = Deadline::DEFAULT;
 const SHORT: Deadline = Deadline::In(Duration::from_millis(50));
 
 /// Posts a message of parts of so many bytes, which all are `mark`.
-fn post(writer: &Writer, mark: u8, parts: &[usize]) -> Posted {
+fn post(writer: &ChannelWriter, mark: u8, parts: &[usize]) -> PostOutcome {
     let parts = parts.iter().map(|len| vec![mark; *len].into()).collect();
     let (post, posted) = Post::new(parts, Vec::new());
     writer.post(post);
@@ -25,9 +25,9 @@ fn post(writer: &Writer, mark: u8, parts: &[usize]) -> Posted {
 /// The next message of any channel, whole: its mark and the bytes of its parts.
 fn next(
     links: &Links,
-    listener: &Listener,
+    listener: &ChannelListener,
     deadline: Deadline,
-) -> Option<Result<(u8, Vec<usize>), ReadError>> {
+) -> Option<Result<(u8, Vec<usize>), ChannelError>> {
     let any = poll_fn(|context| {
         for reader in listener.poll_kept(context) {
             match reader.poll_whole(1 << 20, context) {
@@ -99,7 +99,10 @@ fn a_message_that_is_read_whole_has_a_bound() {
         posted.push(post(&writer, 3, &[600_000, 100_000]));
         for _ in 0..2 {
             let why = next(&pair.there, &listener, LONG).unwrap().unwrap_err();
-            assert!(matches!(why, ReadError::TooLarge { most, .. } if most == 1 << 20), "{why}");
+            assert!(
+                matches!(why, ChannelError::MessageTooLarge { most, .. } if most == 1 << 20),
+                "{why}"
+            );
         }
         let good = next(&pair.there, &listener, LONG).unwrap().unwrap();
         assert_eq!(good, (3, vec![600_000, 100_000]));
@@ -134,7 +137,7 @@ fn what_is_lent_behind_a_post_and_comes_too_late_leaves_the_post_alone() {
         let parts = [200_000; 5];
         let posted = post(&writer, 7, &parts);
         let late = writer.wait_send_slice(&[1; 32 << 10], SHORT).unwrap_err();
-        assert!(matches!(late, WriteError::TimedOut { .. }), "{late}");
+        assert!(matches!(late, ChannelError::WriteTimedOut { .. }), "{late}");
         let here = Server::of(&pair.here);
         let whole = next(&pair.there, &listener, LONG).unwrap().unwrap();
         assert_eq!(whole, (7, parts.to_vec()), "{on:?}");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egret_net::rt::Deadline;
-use egret_node::channel::{Reader, WriteError, Writer};
+use egret_node::channel::{ChannelError, ChannelReader, ChannelWriter};
 
 use crate::pair::{FABRICS, Pair, spawn};
 
@@ -13,14 +13,14 @@ const LONG: Deadline = Deadline::DEFAULT;
 const STALLED: usize = 99;
 
 /// Writes until nothing more is taken.
-fn fill(writer: &mut Writer) -> usize {
+fn fill(writer: &mut ChannelWriter) -> usize {
     let soon = Duration::from_millis(20);
     let mut sent = 0;
     loop {
         match writer.wait_send(vec![1_u8; 8_000], soon) {
             Ok(()) => sent += 1,
             Err(not) => {
-                assert!(matches!(not.why, WriteError::TimedOut { .. }), "{}", not.why);
+                assert!(matches!(not.why, ChannelError::WriteTimedOut { .. }), "{}", not.why);
                 return sent;
             }
         }
@@ -28,7 +28,7 @@ fn fill(writer: &mut Writer) -> usize {
     }
 }
 
-fn read(mut reader: Reader, messages: usize) {
+fn read(mut reader: ChannelReader, messages: usize) {
     for _ in 0..messages {
         let mut message = reader.wait_next(LONG).unwrap().unwrap();
         let array = message.wait_array::<u64>(LONG).unwrap();

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use egret_net::rt::Deadline;
-use egret_node::am::{Call, CallError, MEDIUM_MAX, Message, Reason, Remote, Reply, SendError};
+use egret_node::am::{Call, CallReply, MEDIUM_MAX, Message, MessageError, RemoteEndpoint};
 use egret_node::link::{Fate, LinkError};
 
 use super::LONG;
@@ -16,7 +16,7 @@ pub(crate) const KINDS: usize = 3;
 
 /// What floods an endpoint.
 pub(crate) struct Flood {
-    pub(crate) remote: Remote,
+    pub(crate) remote: RemoteEndpoint,
     /// Messages of each kind.
     pub(crate) sent: [u64; KINDS],
     /// Calls that are not known to be done.
@@ -47,13 +47,13 @@ impl Fault {
 }
 
 impl Flood {
-    pub(crate) const fn new(remote: Remote, seed: u64, fault: Fault) -> Self {
+    pub(crate) const fn new(remote: RemoteEndpoint, seed: u64, fault: Fault) -> Self {
         let calls = VecDeque::new();
         Self { remote, sent: [0; KINDS], calls, rng: Rng(seed), fault }
     }
 
     /// Sends one more message, when there is room.
-    pub(crate) fn send(&mut self) -> Result<(), SendError> {
+    pub(crate) fn send(&mut self) -> Result<(), MessageError> {
         let kind = match self.rng.below(8) {
             0..3 => CALL,
             3..7 => ONE_WAY,
@@ -94,7 +94,7 @@ impl Flood {
     /// run.
     pub(crate) fn end_calls(&mut self, taken: u64) -> u64 {
         let (mut unknown, mut failed) = (0, None);
-        let answered = |number: u64, reply: &Reply| {
+        let answered = |number: u64, reply: &CallReply| {
             assert_eq!(reply.words(), [number * 3], "the answer of another");
             assert!(number < taken, "call {number} was answered, and {taken} were taken");
         };
@@ -104,7 +104,7 @@ impl Flood {
                     assert_eq!(failed, None, "call {number} was answered");
                     answered(number, &reply);
                 }
-                Err(CallError::Undelivered(Reason::Link { fate, why })) => {
+                Err(MessageError::LinkLost { fate, why }) => {
                     assert!(matches!(why, LinkError::PeerDied { .. }), "{why}");
                     let runs = fate == Fate::NotDelivered && number < taken;
                     assert!(!runs, "call {number} was delivered after all");

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use egret_node::am::{Ended, Endpoint, Peer, Reason, Request, Undelivered};
+use egret_node::am::{EndedLink, Endpoint, LinkPeer, MessageError, Request, Undelivered};
 use egret_node::link::Fate;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -16,12 +16,12 @@ use super::flood::{CALL, KINDS, ONE_WAY, len, pattern};
 #[derive(Default)]
 pub(crate) struct Heard {
     /// Who that is.
-    peer: Option<Peer>,
+    peer: Option<LinkPeer>,
     /// Messages of each kind.
     pub(crate) came: [u64; KINDS],
     /// Messages of this side that came back: kind, number, what became of them.
     pub(crate) lost: Vec<(usize, u64, Fate)>,
-    pub(crate) ended: Vec<Ended>,
+    pub(crate) ended: Vec<EndedLink>,
     /// The first thing that was not right.
     pub(crate) wrong: Option<String>,
     pub(crate) notes: Option<Notes>,
@@ -70,7 +70,7 @@ impl Heard {
 
     fn come_back(&mut self, back: &Undelivered) {
         match &back.reason {
-            Reason::Link { fate, .. } => {
+            MessageError::LinkLost { fate, .. } => {
                 self.lost.push((usize::from(back.handler), back.words[0], *fate));
             }
             other => self.complain(format!("a message came back: {other}")),

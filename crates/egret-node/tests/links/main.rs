@@ -17,7 +17,7 @@ use std::time::Duration;
 use egret_net::fabric::Fabrics;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
-use egret_node::am::{Endpoint, EndpointName, Remote};
+use egret_node::am::{Endpoint, EndpointName, RemoteEndpoint};
 use egret_node::{Links, LinksOptions};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ fn open(fabric: &str, name: &str, options: LinksOptions) -> Links {
 }
 
 /// Maps an endpoint of a host that may still have to open it.
-fn map(mine: &Endpoint, host: &str, name: &str) -> Remote {
+fn map(mine: &Endpoint, host: &str, name: &str) -> RemoteEndpoint {
     let to = EndpointName::new(host, name, 0);
     let end = rt::now() + LONG;
     loop {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 use egret_node::LinksOptions;
-use egret_node::am::{CallError, Reason};
+use egret_node::am::MessageError;
 use egret_node::link::LinkError;
 
 use super::peer::{FLOOD, Peer};
@@ -39,10 +39,7 @@ fn kill(fabric: &str) -> Duration {
     let killed = rt::now();
     for call in calls {
         let why = call.wait(Deadline::In(LONG)).unwrap_err();
-        let died = matches!(
-            &why,
-            CallError::Undelivered(Reason::Link { why: LinkError::PeerDied { .. }, .. })
-        );
+        let died = matches!(&why, MessageError::LinkLost { why: LinkError::PeerDied { .. }, .. });
         assert!(died, "{why:?}");
     }
     let took = rt::now() - killed;
@@ -125,7 +122,7 @@ fn fail(fabric: &str) {
     let host = peer.host.clone();
     peer.close();
     let failed = call.wait(Deadline::In(LONG)).unwrap_err();
-    let CallError::Undelivered(Reason::Link { why, .. }) = failed else { panic!("{failed}") };
+    let MessageError::LinkLost { why, .. } = failed else { panic!("{failed}") };
     let said = "it was told to fail".to_owned();
     assert_eq!(why, LinkError::PeerFailed { peer: host, why: said });
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use egret_net::rt;
-use egret_node::am::{Endpoint, SendError};
+use egret_node::am::{Endpoint, MessageError};
 use egret_node::link::LinkError;
 use egret_node::{Links, LinksOptions};
 use rustix::io::Errno;
@@ -87,7 +87,7 @@ impl Rounds {
                 break why;
             }
         };
-        assert!(matches!(why, SendError::Link(LinkError::PeerDied { .. })), "{why}");
+        assert!(matches!(why, MessageError::Link(LinkError::PeerDied { .. })), "{why}");
         until("told", || !self.heard.lock().unwrap().ended.is_empty());
         let answered = flood.answered();
         let taken = notes.came(CALL);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egret_net::fabric::sim::Sim;
 use egret_net::fabric::{Fabric, OpenError, tcp::TcpFabric};
 use egret_net::vi::{Encrypt, Nic, NicOptions};
-use egret_node::node::{Config, JoinError, Latency, Node, Properties, Property, RouteError};
+use egret_node::node::{Config, JoinError, Latency, Node, NodeError, Properties, Property};
 
 use egret_node::registry::{Registry, RegistryOptions};
 
@@ -18,7 +18,7 @@ fn the_first_that_both_have_is_used_and_explained() {
     let (both, tcp, shm) = (with("shm,tcp"), with("^shm,^udp"), with("shm"));
     let backwards = with("tcp,shm");
     both.wait_all(SOON).unwrap();
-    let explained = |from: &Node, to: &Node| from.explain(to.rank()).unwrap().to_string();
+    let explained = |from: &Node, to: &Node| from.explain(to.id()).unwrap().to_string();
     assert_eq!(both.route(tcp.id()).unwrap().fabric, "tcp");
     let why = explained(&both, &tcp);
     assert!(why.starts_with("rank 1: tcp, because "), "{why}");
@@ -35,7 +35,7 @@ fn the_first_that_both_have_is_used_and_explained() {
     let why = explained(&backwards, &both);
     assert!(why.ends_with("; tcp: is possible"), "{why}");
     let none = shm.route(tcp.id()).unwrap_err();
-    assert!(matches!(&none, RouteError::NoFabric { .. }), "{none}");
+    assert!(matches!(&none, NodeError::NoFabric { .. }), "{none}");
     // The registry is asked over tcp all the same, which is nobody else's.
     shm.bind("x", b"").unwrap();
     assert_eq!(shm.links().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["shm"]);
@@ -54,7 +54,7 @@ fn properties_are_required_and_rejected() {
     let near = own().fabrics("udp,shm").require(Property::SAME_MACHINE);
     let near = Node::join(near).unwrap();
     assert_eq!(names(&near), ["shm"]);
-    let why = near.explain(all.rank()).unwrap().to_string();
+    let why = near.explain(all.id()).unwrap().to_string();
     assert!(why.contains("udp: same_machine=true is required"), "{why}");
     let far = Node::join(own().reject(Property::SAME_MACHINE)).unwrap();
     assert_eq!(names(&far), ["tcp"]);
@@ -92,7 +92,7 @@ fn a_fabric_of_another_crate_is_chosen_by_what_it_says_of_itself() {
     let route = a.route(b.id()).unwrap();
     assert_eq!(route.fabric, "lamp");
     route.links.wait_connect(&route.host, SOON).unwrap();
-    let seen = &a.member(1).unwrap().fabrics[0].properties;
+    let seen = &a.member(b.id()).unwrap().fabrics[0].properties;
     assert_eq!((seen.find("light"), seen.find("reliable")), (Some("infrared"), Some("true")));
 }
 

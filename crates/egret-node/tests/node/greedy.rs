@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, JoinHandle};
-use egret_node::am::{Endpoint, EndpointName, MapError, Message, Remote};
-use egret_node::node::{AskError, Config, Event, Handle, Node, Refused};
+use egret_node::am::{Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
+use egret_node::node::{Config, Event, Node, NodeError, NodeHandle, RegistryRefusal};
 use egret_node::registry::Registry;
 
 use super::{LONG, SOON, config, join, registry};
@@ -39,7 +39,7 @@ impl Pair {
         let b = Node::join(bounded(config(registry))).unwrap();
         // Links are for members, and it hears of this one a little later.
         let mut events = a.events();
-        while a.member(b.rank()).is_none() {
+        while a.member(b.id()).is_none() {
             events.wait_next(SOON).unwrap();
         }
         let served = links(&b).bundle().register("served", 7).unwrap();
@@ -56,12 +56,12 @@ impl Pair {
         Self { a, b, served, mine, taken }
     }
 
-    pub(super) fn map(&self) -> Remote {
+    pub(super) fn map(&self) -> RemoteEndpoint {
         self.mine.wait_map(&to(&self.b), SOON).unwrap()
     }
 
     /// Whatever happens beside them: they call each other, and find each other's names.
-    pub(super) fn goes_on(&self, remote: &Remote, round: u64) {
+    pub(super) fn goes_on(&self, remote: &RemoteEndpoint, round: u64) {
         assert_eq!(remote.wait_call((1, &[round]), SOON).unwrap().words(), [round]);
         let words = [round];
         let data = Message::to(1).words(&words).data(vec![1_u8; 100_000]);
@@ -123,7 +123,7 @@ fn who_floods_mappings_has_its_share_of_them() {
         }
         assert!(taken.len() < MAPPINGS_MAX, "more than the budget can guarantee");
     };
-    assert!(matches!(why, MapError::NoRoom { .. }), "{why}");
+    assert!(matches!(why, MessageError::NoRoom { .. }), "{why}");
     // It goes on asking, and has no more than what others do not need.
     let (mut more, most) = (Vec::new(), MAPPINGS_MAX - taken.len());
     let flood = Flood::begin(move |_| match from.wait_map(&host, SOON) {
@@ -131,7 +131,7 @@ fn who_floods_mappings_has_its_share_of_them() {
             more.push(mapped);
             assert!(more.len() < most, "more than the budget can guarantee");
         }
-        Err(why) => assert!(matches!(why, MapError::NoRoom { .. }), "{why}"),
+        Err(why) => assert!(matches!(why, MessageError::NoRoom { .. }), "{why}"),
     });
     for round in 0..ROUNDS {
         pair.goes_on(&remote, round);
@@ -181,7 +181,7 @@ fn who_floods_names_has_its_own() {
             Err(why) => break why,
         }
     };
-    assert!(matches!(why, AskError::Refused(Refused::TooLarge { .. })), "{why}");
+    assert!(matches!(why, NodeError::Refused(RegistryRefusal::TooLarge { .. })), "{why}");
     assert_eq!(names, 4096);
     let waiting = wait_for_all(&greedy);
     // It goes on: names beyond its own, and others that it binds anew again and again.
@@ -215,7 +215,7 @@ fn wait_for_all(greedy: &Node) -> Vec<impl Future> {
     }
 }
 
-fn flood_names(greedy: &Handle, count: u64) {
+fn flood_names(greedy: &NodeHandle, count: u64) {
     let mut asked = [
         greedy.begin().bind(&format!("more {count}"), &[1; 1024]),
         greedy.begin().rebind(&format!("greedy {}", count % 4096), &count.to_le_bytes()),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::Deadline;
 use egret_net::vi::NicOptions;
-use egret_node::am::{CallError, EndpointName, MEDIUM_MAX, Message, ReplySlot};
-use egret_node::node::{AskError, Config, Event, JoinError, Node, Refused};
+use egret_node::am::{EndpointName, MEDIUM_MAX, Message, MessageError, ReplySlot};
+use egret_node::node::{Config, Event, JoinError, Node, NodeError, RegistryRefusal};
 use egret_node::{Links, LinksOptions};
 
 use super::{SOON, join, registry};
@@ -41,8 +41,8 @@ fn garbage_is_refused_and_harms_nobody() {
     let huge = Message::to(0).words(&[1]).data(vec![0xff_u8; 4 << 20]);
     assert!(!remote.wait_call(huge, SOON).unwrap().bytes().is_empty());
     let too_huge = Message::to(0).words(&[1]).data(vec![0xff_u8; 64 << 20]);
-    assert!(matches!(remote.wait_call(too_huge, SOON), Err(CallError::Undelivered(_))));
-    assert!(matches!(remote.wait_call(7_u8, SOON), Err(CallError::Undelivered(_))));
+    assert!(matches!(remote.wait_call(too_huge, SOON), Err(MessageError::TooLarge { .. })));
+    assert!(matches!(remote.wait_call(7_u8, SOON), Err(MessageError::NoHandler { .. })));
     node.bind("still", b"here").unwrap();
     assert_eq!(join(&registry).bound("still").unwrap().unwrap().bytes, b"here");
 }
@@ -65,7 +65,7 @@ fn a_registry_that_talks_nonsense_is_lost() {
         let (links, _endpoint) = impostor(bytes.clone());
         let lost = Node::join(config(&links)).unwrap_err();
         let known = matches!(&lost, JoinError::Lost { .. })
-            || matches!(&lost, JoinError::Refused { why: Refused::Unreadable, .. });
+            || matches!(&lost, JoinError::Refused { why: RegistryRefusal::Unreadable, .. });
         assert!(known, "{bytes:?}: {lost}");
     }
 }
@@ -148,7 +148,7 @@ fn a_registry_that_falls_silent_is_lost_for_who_waits() {
     drop(node);
     let node = Node::join(config()).unwrap();
     let waited = node.wait_bound("x", Deadline::UntilDead).unwrap_err();
-    assert!(matches!(waited, AskError::RegistryLost { .. }), "{waited}");
+    assert!(matches!(waited, NodeError::RegistryLost { .. }), "{waited}");
 }
 
 #[test]
@@ -159,5 +159,5 @@ fn a_registry_that_refuses_to_tell_is_lost() {
         Err(JoinError::Lost { why, .. }) => why,
         Err(other) => panic!("{other}"),
     };
-    assert_eq!(why, "it is no member");
+    assert_eq!(why, "the node is no member of the pool");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 use egret_node::am::EndpointName;
-use egret_node::node::{Config, Event, Fate, Node, NodeId, RouteError};
+use egret_node::node::{Config, Departure, Event, Node, NodeError, NodeId};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use super::peer::Peer;
@@ -55,17 +55,17 @@ fn a_killed_process_is_dead_for_all_and_its_rank_may_be_joined_again() {
         let dead = id(&victim.said());
         assert!(dead.rank == 3 && dead.incarnation > before);
         before = dead.incarnation;
-        let joined = || node.member(3).is_some_and(|member| member.id == dead);
+        let joined = || node.member(dead).is_some();
         assert!(node.links()[1].1.drive(SOON, joined), "it is not here");
         let killed = rt::now();
         victim.child.kill().unwrap();
         let fate = node.wait_fate(dead, SOON);
-        assert!(matches!(fate, Some(Fate::Died { .. })), "{fate:?}");
+        assert!(matches!(fate, Some(Departure::Died { .. })), "{fate:?}");
         for watcher in &mut watchers {
             while !watcher.said().starts_with(&format!("died {dead} ")) {}
         }
         took.push(rt::now() - killed);
-        assert!(matches!(node.route(dead), Err(RouteError::Gone { .. })));
+        assert!(matches!(node.route(dead), Err(NodeError::Gone { .. })));
     }
     println!("known to all after {took:?}");
     // Once at least the machine had time.
@@ -128,14 +128,14 @@ fn who_was_declared_dead_is_told_and_does_not_go_on() {
     let (a, b) = (join(&registry), join(&registry));
     b.bind("mine", b"").unwrap();
     registry.ended(1, "somebody said so");
-    assert_eq!(b.wait_fate(b.id(), SOON), Some(Fate::Died { why: "somebody said so".into() }));
+    assert_eq!(b.wait_fate(b.id(), SOON), Some(Departure::Died { why: "somebody said so".into() }));
     let end = rt::now() + LONG;
     while b.bind("again", b"").is_ok() {
         assert!(rt::now() < end, "it is served");
     }
     let refused = b.bind("again", b"").unwrap_err().to_string();
     assert!(refused.contains("somebody said so"), "{refused}");
-    assert!(matches!(b.route(a.id()), Err(RouteError::Fenced { .. })));
+    assert!(matches!(b.route(a.id()), Err(NodeError::Fenced { .. })));
     assert_eq!(a.wait_bound("mine", Deadline::NOW).ok(), None);
 }
 
@@ -164,7 +164,7 @@ fn a_stopped_process_is_given_up_and_knows_when_it_goes_on() {
     node.wait_all(SOON).unwrap();
     peer.stop();
     let fate = node.wait_fate(stopped, SOON);
-    let expected = Fate::Died { why: "it has not answered for 1s".to_owned() };
+    let expected = Departure::Died { why: "it has not answered for 1s".to_owned() };
     assert_eq!(fate, Some(expected));
     peer.go_on();
     while peer.said() != format!("died {stopped} it has not answered for 1s") {}
@@ -179,7 +179,7 @@ fn who_waits_for_a_stopped_process_is_told_when_it_is_given_up() {
     let stopped = id(&peer.said());
     assert_eq!(peer.said(), "ready");
     node.wait_all(SOON).unwrap();
-    let member = node.member(1).unwrap();
+    let member = node.id_of(1).and_then(|it| node.member(it)).unwrap();
     let (tell, told) = mpsc::channel();
     let links = node.links().iter().zip(&member.fabrics);
     let remotes: Vec<_> = links
@@ -214,7 +214,7 @@ fn who_waits_for_a_stopped_process_is_told_when_it_is_given_up() {
         let why = ended.unwrap_err().to_string();
         assert!(why.contains("it has not answered for 1s"), "{fabric}: {why}");
     }
-    assert!(matches!(node.fate(stopped), Some(Fate::Died { .. })));
+    assert!(matches!(node.fate(stopped), Some(Departure::Died { .. })));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_panic_is_printed_once_with_its_rank_and_told_to_all() {
     let dead = id(&peer.said());
     peer.tell("now");
     let fate = node.wait_fate(dead, SOON);
-    assert_eq!(fate, Some(Fate::Died { why: "the parrot is dead".to_owned() }));
+    assert_eq!(fate, Some(Departure::Died { why: "the parrot is dead".to_owned() }));
     let errors = peer.ended();
     let lines: Vec<_> = errors.lines().filter(|line| line.contains("parrot")).collect();
     let [line] = lines[..] else { panic!("{errors}") };

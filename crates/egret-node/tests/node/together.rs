@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::{self, Deadline};
-use egret_net::vi::{ConnectError, SecretError, ViOptions};
+use egret_net::vi::{ConnectError, ViOptions};
 use egret_node::am::EndpointName;
-use egret_node::node::{AskError, Event, Fate, JoinError, Node, Refused, RouteError};
+use egret_node::node::{Departure, Event, JoinError, Node, NodeError, RegistryRefusal};
 
 use super::{LONG, SOON, config, join, registry};
 
@@ -37,15 +37,16 @@ fn two_nodes_of_one_process_find_each_other_and_talk() {
     let route = a.route(b.id()).unwrap();
     assert_eq!(route.fabric, "shm");
     route.links.wait_connect(&route.host, SOON).unwrap();
-    assert_eq!(a.route(a.id()).unwrap_err(), RouteError::Oneself);
+    assert_eq!(a.route(a.id()).unwrap_err(), NodeError::Oneself);
 }
 
 #[test]
 fn a_connection_beside_the_links_is_with_the_member_that_it_is_for() {
     let registry = registry(3);
     let (a, b, c) = (join(&registry), join(&registry), join(&registry));
+    [&a, &b].iter().for_each(|node| node.wait_all(SOON).unwrap());
     let [to, from, other] = [a.route(b.id()), b.route(a.id()), b.route(c.id())].map(Result::unwrap);
-    let key = |node: &Node| node.member(node.rank()).unwrap().key();
+    let key = |node: &Node| node.member(node.id()).unwrap().key();
     assert_eq!(to.key, key(&b));
     let options = ViOptions::default();
     let listener = from.links.nic().listen("beside", 0, &options).unwrap();
@@ -57,8 +58,8 @@ fn a_connection_beside_the_links_is_with_the_member_that_it_is_for() {
     let wrong = to.address("beside", 0).key(key(&c).unwrap());
     let refused = to.links.nic().connect(&wrong, &options, SOON);
     let refused = to.links.nic().block_on(refused).unwrap_err();
-    let is_stranger = matches!(refused, ConnectError::Secret(SecretError::Stranger));
-    assert!(is_stranger || matches!(refused, ConnectError::Key(_)), "{refused}");
+    let is_stranger = matches!(refused, ConnectError::OtherSecretOrKey);
+    assert!(is_stranger || refused.is_key_refused(), "{refused}");
 }
 
 #[test]
@@ -68,7 +69,10 @@ fn the_longest_name_stands_for_as_many_bytes_as_may_be() {
     node.bind(&name, &[7; 3 << 10]).unwrap();
     assert_eq!(node.bound(&name).unwrap().unwrap().bytes, [7; 3 << 10]);
     let more = node.bind("more", &[7; (3 << 10) + 1]).unwrap_err();
-    assert!(matches!(more, AskError::Refused(Refused::TooLarge { most: 3072, .. })), "{more}");
+    assert!(
+        matches!(more, NodeError::Refused(RegistryRefusal::TooLarge { most: 3072, .. })),
+        "{more}"
+    );
 }
 
 #[test]
@@ -79,9 +83,12 @@ fn names_are_bound_looked_up_waited_for_and_gone_with_their_node() {
     b.bind("one", b"1").unwrap();
     let found = a.bound("one").unwrap().unwrap();
     assert_eq!((found.owner, found.bytes), (b.id(), b"1".to_vec()));
-    let taken = AskError::NameTaken { name: "one".to_owned(), owner: b.id() };
+    let taken = NodeError::NameTaken { name: "one".to_owned(), owner: b.id() };
     let long = a.wait_bound(&"x".repeat(256), SOON).unwrap_err();
-    assert!(matches!(long, AskError::Refused(Refused::TooLarge { most: 255, .. })), "{long}");
+    assert!(
+        matches!(long, NodeError::Refused(RegistryRefusal::TooLarge { most: 255, .. })),
+        "{long}"
+    );
     assert_eq!(a.bind("one", b"2").unwrap_err(), taken);
     assert_eq!(a.unbind("one", b"1").unwrap_err(), taken);
     a.rebind("one", b"2").unwrap();
@@ -90,7 +97,7 @@ fn names_are_bound_looked_up_waited_for_and_gone_with_their_node() {
     assert!(a.unbind("one", b"2").unwrap());
     assert!(!a.unbind("one", b"2").unwrap());
     let late = a.wait_bound("never", Deadline::In(std::time::Duration::from_millis(20)));
-    assert!(matches!(late, Err(AskError::NotBound { .. })), "{late:?}");
+    assert!(matches!(late, Err(NodeError::NotBound { .. })), "{late:?}");
     let handle = b.handle();
     let binder = rt::spawn("binder", move || handle.bind("two", b"x")).unwrap();
     assert_eq!(a.wait_bound("two", SOON).unwrap().bytes, b"x");
@@ -114,19 +121,19 @@ fn who_waits_for_a_name_of_a_node_that_is_gone_is_told_at_once() {
     let waiter = rt::spawn("waiter", waits).unwrap();
     b.leave(SOON).unwrap();
     let gone =
-        |name: &str, owner, fate| Err(AskError::OwnerGone { name: name.into(), owner, fate });
-    assert_eq!(waiter.join().unwrap(), gone("taken back", left, Fate::Left));
+        |name: &str, owner, fate| Err(NodeError::OwnerGone { name: name.into(), owner, fate });
+    assert_eq!(waiter.join().unwrap(), gone("taken back", left, Departure::Left));
     let kept = a.wait_bound("kept", Deadline::UntilDead);
-    assert_eq!(kept, gone("kept", left, Fate::Left));
+    assert_eq!(kept, gone("kept", left, Departure::Left));
     assert_eq!(a.bound("kept"), Ok(None), "who does not wait is told what is");
     // A name that nobody ever had may come of whoever is there.
     let handle = a.handle();
     let waits = move || handle.wait_bound("nobody's", Deadline::UntilDead);
     let waiter = rt::spawn("waiter", waits).unwrap();
     registry.ended(died.rank, "it was shot");
-    let fate = Fate::Died { why: "it was shot".into() };
+    let fate = Departure::Died { why: "it was shot".into() };
     assert_eq!(a.wait_bound("lost", Deadline::UntilDead), gone("lost", died, fate));
-    let nobody = AskError::NobodyLeft { name: "nobody's".into() };
+    let nobody = NodeError::NobodyLeft { name: "nobody's".into() };
     assert_eq!(waiter.join().unwrap(), Err(nobody.clone()));
     assert_eq!(a.wait_bound("nobody's", Deadline::UntilDead), Err(nobody));
     // Another life of the rank may bind what it likes.
@@ -145,8 +152,8 @@ fn who_leaves_is_seen_and_may_come_back_in_another_life() {
     let (a, b) = (join(&registry), join(&registry));
     let before = b.id();
     b.leave(SOON).unwrap();
-    assert_eq!(a.wait_fate(before, SOON), Some(Fate::Left));
-    assert!(matches!(a.route(before), Err(RouteError::Gone { .. })));
+    assert_eq!(a.wait_fate(before, SOON), Some(Departure::Left));
+    assert!(matches!(a.route(before), Err(NodeError::Gone { .. })));
     let b = join(&registry);
     assert_eq!(b.rank(), 1);
     assert!(b.id().incarnation > before.incarnation);
@@ -178,13 +185,13 @@ fn the_registry_refuses_who_does_not_belong() {
     let other = egret_node::Config::new("other").registry(registry.address());
     assert_eq!(
         refused(other.secret(crate::SECRET.into())),
-        Refused::OtherPool { pool: "test".to_owned() }
+        RegistryRefusal::OtherPool { pool: "test".to_owned() }
     );
-    assert_eq!(refused(own().size(2)), Refused::OtherSize { size: 1 });
-    assert_eq!(refused(own().rank(1)), Refused::NoSuchRank { size: 1 });
+    assert_eq!(refused(own().size(2)), RegistryRefusal::OtherSize { size: 1 });
+    assert_eq!(refused(own().rank(1)), RegistryRefusal::NoSuchRank { size: 1 });
     let node = Node::join(own().size(1).rank(0)).unwrap();
-    assert_eq!(refused(own()), Refused::PoolFull { size: 1 });
-    assert_eq!(refused(own().rank(0)), Refused::RankTaken { by: node.id() });
+    assert_eq!(refused(own()), RegistryRefusal::PoolFull { size: 1 });
+    assert_eq!(refused(own().rank(0)), RegistryRefusal::RankTaken { by: node.id() });
     let stranger = own().secret(egret_net::vi::Secret::random());
     assert!(matches!(Node::join(stranger), Err(JoinError::NoRegistry { .. })));
     // Whoever answers could guess it.
@@ -195,7 +202,7 @@ fn the_registry_refuses_who_does_not_belong() {
 #[test]
 fn a_part_is_made_once_and_goes_with_its_node() {
     struct Part(Arc<AtomicU32>);
-    impl egret_node::node::Part for Part {}
+    impl egret_node::node::NodePart for Part {}
     impl Drop for Part {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
@@ -263,7 +270,7 @@ fn a_handler_does_not_wait_for_what_happens() {
 #[derive(Default)]
 struct Timed(Arc<std::sync::Mutex<Option<rt::Instant>>>);
 
-impl egret_node::node::Part for Timed {
+impl egret_node::node::NodePart for Timed {
     fn close(&self, until: rt::Instant) {
         *self.0.lock().unwrap() = Some(until);
     }

@@ -80,7 +80,9 @@ impl Attempt {
     fn failed(&self, now: Instant) -> ConnectError {
         let (to, waited) = (self.request.to.clone(), now - self.since);
         match self.found {
-            Found::NoHost => ConnectError::UnknownHost { host: to.host },
+            Found::NoHost => {
+                ConnectError::UnknownHost { host: to.host, waited, why: "nobody has it".into() }
+            }
             Found::NotListening => ConnectError::NotListening { to: to.into(), waited },
             Found::OtherTag => ConnectError::OtherTag { to: to.into(), waited },
             Found::Listening(_) => ConnectError::NotAccepted { to: to.into(), waited },

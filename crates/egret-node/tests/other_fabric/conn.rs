@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use egret_net::fabric::{Unposted, ViSpec};
 use egret_net::vi::{
-    AccessError, Counters, Keys, Notices, Op, Posted, Refused, RemoteSlice, Ticket, ViError,
+    AccessError, Counters, Keys, Notices, Op, PostError, Posted, RemoteSlice, Ticket, ViError,
 };
 
 use crate::switch::{Body, EndAt};
@@ -75,7 +75,7 @@ impl Conn {
         let outstanding =
             if is_receive { self.receives.len() } else { self.queued.len() + self.away.len() };
         if outstanding >= self.depth as usize {
-            return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
+            return Err(Unposted::new(PostError::Full { depth: self.depth }, posted));
         }
         match posted.op() {
             Op::Recv => {

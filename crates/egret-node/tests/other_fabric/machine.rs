@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::fabric::{
-    After, ConnId, ConnectRequest, ListenerName, Machine, MachineFd, Made, OpenError, Unposted,
-    ViSpec, Woken,
+    After, ConnId, ConnectRequest, ListenerName, Machine, MachineFd, NewConnection, OpenError,
+    Unposted, ViSpec, Woken,
 };
 use egret_net::rt::Instant;
 use egret_net::vi::{
-    ConnectError, Counters, Keys, Limits, ListenError, Posted, Refused, Reliability, Ticket,
-    ViError,
+    ConnectError, Counters, Keys, Limits, PostError, Posted, Reliability, Ticket, ViError,
 };
 
 use crate::attempt::Attempt;
@@ -128,7 +127,7 @@ impl SwitchedMachine {
             }
             Body::Accept => match self.attempts.remove(&to) {
                 Some(Attempt { request, .. }) => {
-                    let made = Made::new(ConnId(to), &from.0);
+                    let made = NewConnection::new(ConnId(to), &from.0);
                     self.ends.insert(to, End::Open(Box::new(Conn::new(request.spec, from))));
                     after.settle(request.promise, Ok(made));
                 }
@@ -180,13 +179,13 @@ impl Machine for SwitchedMachine {
         &self.keys
     }
 
-    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError> {
+    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), OpenError> {
         if !self.is_up {
-            return Err(ListenError::NicDown);
+            return Err(OpenError::NicDown);
         }
         if !self.switch.listen(&self.host, name, reliability) {
             let (service, tag) = name.clone();
-            return Err(ListenError::Taken { service, tag });
+            return Err(OpenError::ServiceTaken { service, tag });
         }
         self.listeners.insert(name.clone(), Listening::default());
         Ok(())
@@ -215,12 +214,12 @@ impl Machine for SwitchedMachine {
         name: &ListenerName,
         spec: ViSpec,
         _after: &mut After,
-    ) -> Result<Option<Made>, ListenError> {
-        let listening = self.listeners.get_mut(name).ok_or(ListenError::NicDown)?;
+    ) -> Result<Option<NewConnection>, OpenError> {
+        let listening = self.listeners.get_mut(name).ok_or(OpenError::NicDown)?;
         let Some(caller) = listening.backlog.pop_front() else { return Ok(None) };
         let id = self.unused();
         self.tell(id, &caller, Body::Accept);
-        let made = Made::new(ConnId(id), &caller.0);
+        let made = NewConnection::new(ConnId(id), &caller.0);
         self.ends.insert(id, End::Open(Box::new(Conn::new(spec, caller))));
         Ok(Some(made))
     }
@@ -236,7 +235,7 @@ impl Machine for SwitchedMachine {
 
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
         if let Some(why) = self.error(conn) {
-            return Err(Unposted::new(Refused::Broken(why), posted));
+            return Err(Unposted::new(PostError::Broken(why), posted));
         }
         let result = self.work(conn.0, after, |conn, out| Ok(conn.post(posted, out)));
         self.work(conn.0, after, |conn, out| conn.resume(out));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use egret_net::buf::Ref;
 
-use super::class::Class;
+use super::class::GraphClass;
 use super::slot;
 
 /// The objects of one class. A power of two in size, so that it is found by a shift.
@@ -22,7 +22,7 @@ pub(super) struct Arena {
     pub(super) slots: Extent,
     /// The elements, if they are slices or texts.
     pub(super) data: Extent,
-    pub(super) class: &'static Class,
+    pub(super) class: &'static GraphClass,
     /// How many slots have no object.
     pub(super) empty: u32,
     /// Those that an object can get. `None`: nobody has looked yet.
@@ -40,14 +40,14 @@ pub(super) struct Extent {
 
 /// One of the two parts that an arena has in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ArenaPart {
     Slots,
     Data,
 }
 
 impl Arena {
     /// One without an object.
-    pub(super) fn new(class: &'static Class) -> Self {
+    pub(super) fn new(class: &'static GraphClass) -> Self {
         let (slots, data) = (Extent::default(), Extent::default());
         let (id, free) = (class.id, Some(Vec::new()));
         Self { id, first: 0, count: 0, slots, data, class, empty: 0, free }
@@ -73,10 +73,10 @@ impl Arena {
         self.count.saturating_sub(self.empty)
     }
 
-    pub(super) fn extent(&mut self, part: Part) -> &mut Extent {
+    pub(super) fn extent(&mut self, part: ArenaPart) -> &mut Extent {
         match part {
-            Part::Slots => &mut self.slots,
-            Part::Data => &mut self.data,
+            ArenaPart::Slots => &mut self.slots,
+            ArenaPart::Data => &mut self.data,
         }
     }
 

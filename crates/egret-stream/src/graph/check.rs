@@ -11,11 +11,11 @@ use egret_net::buf::{Ref, flat};
 
 use super::arena::Arena;
 use super::class::short_name;
-use super::column::{self, Columns};
+use super::column::{self, RefColumns};
+use super::error::{GraphDefect, GraphRefusal};
 use super::fault::{Fault, planted};
 use super::head;
 use super::object::{Object, SeeRefs, Target};
-use super::refusal::{Reason, Refusal};
 use super::slot;
 
 /// A graph that is being looked at.
@@ -25,10 +25,10 @@ pub(super) struct Check<'g> {
     pub(super) arenas: &'g [Arena],
 }
 
-type Checked<T> = Result<T, Box<Refusal>>;
+type Checked<T> = Result<T, Box<GraphRefusal>>;
 
 impl SeeRefs for Check<'_> {
-    type Stop = Box<Refusal>;
+    type Stop = Box<GraphRefusal>;
 
     #[inline]
     fn see<T: Target + ?Sized>(&mut self, reference: &Ref<T>) -> Checked<()> {
@@ -59,21 +59,22 @@ impl<'g> Check<'g> {
             (self.arenas[class].class.check)(&mut self, class)?;
         }
         let is_there = root.is_some_and(|root| self.leads(root));
-        if is_there { Ok(()) } else { Err(Refusal::at(head::ROOT, Reason::Root)) }
+        if is_there { Ok(()) } else { Err(GraphRefusal::at(head::ROOT, GraphDefect::Root)) }
     }
 
     #[cold]
-    fn astray<T: Target + ?Sized>(&self, reference: &Ref<T>) -> Box<Refusal> {
+    fn astray<T: Target + ?Sized>(&self, reference: &Ref<T>) -> Box<GraphRefusal> {
         let offset = self.offset(ptr::from_ref(reference).cast());
         let (class, index) = (reference.class(), reference.index());
         let arena = self.arenas.get(usize::from(class));
         let reason = match arena {
-            Some(arena) if !T::is_class(arena.id, arena.class) => {
-                Reason::OtherClass { found: arena.class.name.clone(), wanted: short_name::<T>() }
-            }
-            _ => Reason::Dangling { class, index },
+            Some(arena) if !T::is_class(arena.id, arena.class) => GraphDefect::OtherClass {
+                found: arena.class.name.clone(),
+                wanted: short_name::<T>(),
+            },
+            _ => GraphDefect::Dangling { class, index },
         };
-        Refusal::at(offset, reason)
+        GraphRefusal::at(offset, reason)
     }
 
     /// Where in the graph this is.
@@ -101,7 +102,7 @@ impl<'g> Check<'g> {
             return Ok(false);
         }
         let name = self.arenas[class].class.name.clone();
-        Err(Refusal::at(self.offset(slot.as_ptr()), Reason::Header { name }))
+        Err(GraphRefusal::at(self.offset(slot.as_ptr()), GraphDefect::Header { name }))
     }
 
     /// Checks the references of a value, and what it says of itself.
@@ -115,26 +116,29 @@ impl<'g> Check<'g> {
             && let Err(why) = value.check()
         {
             let offset = self.offset(ptr::from_ref(value).cast());
-            return Err(Refusal::at(offset, Reason::Check { name: short_name::<T>(), why }));
+            return Err(GraphRefusal::at(
+                offset,
+                GraphDefect::Check { name: short_name::<T>(), why },
+            ));
         }
         Ok(())
     }
 
     #[cold]
-    fn no_value<T: Object>(&self, bytes: &[u8]) -> Box<Refusal> {
+    fn no_value<T: Object>(&self, bytes: &[u8]) -> Box<GraphRefusal> {
         let (offset, what) = T::fault(bytes);
         let at = self.offset(bytes.as_ptr()) + offset;
-        Refusal::at(at, Reason::Value { name: short_name::<T>(), what })
+        GraphRefusal::at(at, GraphDefect::Value { name: short_name::<T>(), what })
     }
 }
 
 /// Checks the objects of a class; gives how many slots have none.
 pub(super) fn objects<T: Object>(check: &mut Check<'_>, class: usize) -> Checked<u32> {
     let slots = &check.words[check.arenas[class].slots.words()];
-    let columns = Columns::of::<T>(check, slots, class);
+    let columns = RefColumns::of::<T>(check, slots, class);
     let mut empty = 0;
     for batch in slots.chunks(BATCH * column::words::<T>()) {
-        let is_right = |columns: &Columns<'_>| columns.are_right::<T>(batch, class);
+        let is_right = |columns: &RefColumns<'_>| columns.are_right::<T>(batch, class);
         if !columns.as_ref().is_some_and(is_right) {
             empty += each::<T>(check, class, cast_slice(batch))?;
         }
@@ -181,9 +185,10 @@ pub(super) fn slices<T: Object>(check: &mut Check<'_>, class: usize) -> Checked<
 pub(super) fn texts(check: &mut Check<'_>, class: usize) -> Checked<u32> {
     spans(check, class, |check, bytes| match std::str::from_utf8(bytes) {
         Ok(_) => Ok(()),
-        Err(error) => {
-            Err(Refusal::at(check.offset(bytes.as_ptr()) + error.valid_up_to(), Reason::Text))
-        }
+        Err(error) => Err(GraphRefusal::at(
+            check.offset(bytes.as_ptr()) + error.valid_up_to(),
+            GraphDefect::Text,
+        )),
     })
 }
 
@@ -203,8 +208,8 @@ fn spans<'g>(
         let is_apart = start >= free || planted(Fault::Overlapping);
         let end = start + count * size;
         if !is_apart || end > data.len() {
-            let reason = Reason::Span { count: u32::try_from(count).unwrap_or(u32::MAX) };
-            return Err(Refusal::at(check.offset(slot[slot::HEADER..].as_ptr()), reason));
+            let reason = GraphDefect::Span { count: u32::try_from(count).unwrap_or(u32::MAX) };
+            return Err(GraphRefusal::at(check.offset(slot[slot::HEADER..].as_ptr()), reason));
         }
         free = end;
         if is_object {

@@ -10,14 +10,14 @@ use egret_net::buf::{self, Kind};
 use super::check::{self, Check};
 use super::compact::{self, Moves};
 use super::dynamic;
+use super::error::{GraphError, GraphRefusal};
 use super::object::{Object, Target};
-use super::refusal::Refusal;
 use super::slot;
 use super::store::Store;
 
 /// One type of object.
 #[doc(hidden)]
-pub struct Class {
+pub struct GraphClass {
     pub(super) id: TypeId,
     pub(super) name: String,
     /// Of its structure; what it refers to is there by name.
@@ -27,21 +27,21 @@ pub struct Class {
     /// Bytes of an element, if it is a slice or a text.
     pub(super) element: Option<usize>,
     /// Checks the objects of the class; gives how many slots are empty.
-    pub(super) check: fn(&mut Check<'_>, usize) -> Result<u32, Box<Refusal>>,
+    pub(super) check: fn(&mut Check<'_>, usize) -> Result<u32, Box<GraphRefusal>>,
     /// Renews the references of all objects of the class.
-    pub(super) renew_refs: fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), compact::Dangling>,
+    pub(super) renew_refs: fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), GraphError>,
     /// How to see it as an object of a trait, by trait.
     pub(super) ways: Vec<(TypeId, &'static (dyn Any + Sync))>,
 }
 
-impl Class {
+impl GraphClass {
     /// Whether its objects are known as ones of a trait.
     pub(super) fn is_a(&self, id: TypeId) -> bool {
         self.ways.iter().any(|(wanted, _)| *wanted == id)
     }
 }
 
-impl fmt::Debug for Class {
+impl fmt::Debug for GraphClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Class").field(&self.name).finish()
     }
@@ -49,13 +49,13 @@ impl fmt::Debug for Class {
 
 /// The classes of all graphs with one type of root.
 #[derive(Debug)]
-pub(super) struct Classes {
-    pub(super) all: Vec<Class>,
+pub(super) struct GraphClasses {
+    pub(super) all: Vec<GraphClass>,
     /// What a message with such a graph says it carries.
     pub(super) kind: Kind,
 }
 
-impl Classes {
+impl GraphClasses {
     /// Those of graphs whose root is a `Root`: walked once.
     ///
     /// # Panics
@@ -78,12 +78,12 @@ impl Classes {
 
     fn walk<Root: Object>() -> Self {
         let mut all = Vec::new();
-        let mut open: Vec<fn(&mut Describe<'_>)> = vec![<Root as Target>::enter];
+        let mut open: Vec<fn(&mut DescribeObject<'_>)> = vec![<Root as Target>::enter];
         let mut next = 0;
         while let Some(enter) = open.get(next).copied() {
             next += 1;
             let mut found = Vec::new();
-            enter(&mut Describe { classes: &mut all, open: &mut found, text: String::new() });
+            enter(&mut DescribeObject { classes: &mut all, open: &mut found, text: String::new() });
             open.extend(found);
         }
         assert!(
@@ -93,7 +93,7 @@ impl Classes {
             all.len()
         );
         for (at, class) in all.iter().enumerate() {
-            let other: Option<&Class> =
+            let other: Option<&GraphClass> =
                 all[..at].iter().find(|other| other.fingerprint == class.fingerprint);
             assert!(
                 other.is_none(),
@@ -103,7 +103,8 @@ impl Classes {
             );
         }
         let seed = buf::fingerprint(buf::FINGERPRINT_SEED, b"graph");
-        let hash = |hash, class: &Class| buf::fingerprint(hash, &class.fingerprint.to_le_bytes());
+        let hash =
+            |hash, class: &GraphClass| buf::fingerprint(hash, &class.fingerprint.to_le_bytes());
         // Leaked as the classes are, so that none of the messages that say it has a copy.
         let name: &str = Box::leak(format!("Graph<{}>", short_name::<Root>()).into_boxed_str());
         let kind = Kind { fingerprint: all.iter().fold(seed, hash), name: name.into() };
@@ -112,20 +113,20 @@ impl Classes {
 }
 
 /// Takes the description of a type; see [`Object::describe`].
-pub struct Describe<'w> {
-    classes: &'w mut Vec<Class>,
+pub struct DescribeObject<'w> {
+    classes: &'w mut Vec<GraphClass>,
     /// What was found to be referred to.
-    open: &'w mut Vec<fn(&mut Describe<'_>)>,
+    open: &'w mut Vec<fn(&mut DescribeObject<'_>)>,
     text: String,
 }
 
-impl fmt::Debug for Describe<'_> {
+impl fmt::Debug for DescribeObject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Describe").field(&self.text).finish()
     }
 }
 
-impl Describe<'_> {
+impl DescribeObject<'_> {
     /// A type without parts, or what stands before one.
     pub fn word(&mut self, word: &str) {
         self.text.push_str(word);
@@ -157,7 +158,7 @@ impl Describe<'_> {
     }
 
     /// Enters a class after this.
-    pub(super) fn later(&mut self, enter: fn(&mut Describe<'_>)) {
+    pub(super) fn later(&mut self, enter: fn(&mut DescribeObject<'_>)) {
         self.open.push(enter);
     }
 
@@ -199,7 +200,7 @@ impl Describe<'_> {
         &mut self,
         stride: usize,
         element: Option<usize>,
-        check: fn(&mut Check<'_>, usize) -> Result<u32, Box<Refusal>>,
+        check: fn(&mut Check<'_>, usize) -> Result<u32, Box<GraphRefusal>>,
         describe: impl FnOnce(&mut Self) -> RenewAll,
     ) {
         let id = TypeId::of::<T>();
@@ -211,7 +212,7 @@ impl Describe<'_> {
         let fingerprint = buf::fingerprint(buf::FINGERPRINT_SEED, self.text.as_bytes());
         self.text.clear();
         let ways = dynamic::ways(id);
-        self.classes.push(Class {
+        self.classes.push(GraphClass {
             id,
             name,
             fingerprint,
@@ -224,7 +225,7 @@ impl Describe<'_> {
     }
 }
 
-type RenewAll = fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), compact::Dangling>;
+type RenewAll = fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), GraphError>;
 
 /// The name of a type without the modules that it lies in.
 pub(super) fn short_name<T: ?Sized>() -> String {
@@ -248,4 +249,4 @@ pub(super) fn short_name<T: ?Sized>() -> String {
 /// A reference has 8 bits for the class.
 pub(super) const CLASSES_MAX: usize = 255;
 
-static KNOWN: Mutex<BTreeMap<TypeId, &'static Classes>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<BTreeMap<TypeId, &'static GraphClasses>> = Mutex::new(BTreeMap::new());

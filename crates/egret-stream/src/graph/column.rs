@@ -17,17 +17,17 @@ use super::slot;
 
 /// Where the references of the objects of a class lie.
 #[derive(Debug)]
-pub(super) struct Columns<'g> {
+pub(super) struct RefColumns<'g> {
     /// The slot that they were found in.
     slot: &'g [u64],
-    found: [Column<'g>; COLUMNS_MAX],
+    found: [RefColumn<'g>; COLUMNS_MAX],
     count: usize,
     check: Check<'g>,
 }
 
 /// References that lie at one place in each slot, or beside each other.
 #[derive(Debug, Clone, Copy, Default)]
-struct Column<'g> {
+struct RefColumn<'g> {
     /// Words from the beginning of a slot.
     at: usize,
     /// How many there are beside each other.
@@ -42,7 +42,7 @@ struct Column<'g> {
 #[derive(Debug)]
 pub(super) struct Uneven;
 
-impl SeeRefs for Columns<'_> {
+impl SeeRefs for RefColumns<'_> {
     type Stop = Uneven;
 
     fn see<T: Target + ?Sized>(&mut self, reference: &Ref<T>) -> Result<(), Uneven> {
@@ -54,7 +54,7 @@ impl SeeRefs for Columns<'_> {
     }
 }
 
-impl<'g> Columns<'g> {
+impl<'g> RefColumns<'g> {
     /// Those of the objects in `slots`, if it is worth it.
     pub(super) fn of<T: Object>(check: &Check<'g>, slots: &'g [u64], class: usize) -> Option<Self> {
         let mut slots = slots.chunks_exact(words::<T>());
@@ -63,7 +63,7 @@ impl<'g> Columns<'g> {
         }
         let slot = slots.find(|slot| slot::is_object(slot[0], class))?;
         let value = flat::view_words::<T>(&slot[1..])?;
-        let (found, check) = ([Column::default(); COLUMNS_MAX], *check);
+        let (found, check) = ([RefColumn::default(); COLUMNS_MAX], *check);
         let mut columns = Self { slot, found, count: 0, check };
         value.refs(&mut columns).ok()?;
         Some(columns)
@@ -83,7 +83,7 @@ impl<'g> Columns<'g> {
             return Ok(());
         }
         let column = self.found.get_mut(self.count).ok_or(Uneven)?;
-        *column = Column { at, width: 1, to, stride: arena.class.stride / slot::ALIGN };
+        *column = RefColumn { at, width: 1, to, stride: arena.class.stride / slot::ALIGN };
         self.count += 1;
         Ok(())
     }
@@ -99,7 +99,7 @@ impl<'g> Columns<'g> {
     }
 }
 
-impl Column<'_> {
+impl RefColumn<'_> {
     /// Whether a reference belongs to it that lies at a place behind it.
     fn is_before(&self, at: usize, to: &[u64]) -> bool {
         self.at + self.width == at && self.width < WIDTH_MAX && ptr::eq(self.to, to)

@@ -1,43 +1,14 @@
 //! Making a graph dense: no empty slots, no slices that nobody has.
 
 use egret_net::buf::{Ref, flat};
-use thiserror::Error;
 
-use super::class::Classes;
+use super::class::GraphClasses;
+use super::error::GraphError;
 use super::fault::{Fault, planted};
 use super::head;
 use super::object::{Object, RenewRefs};
 use super::slot;
 use super::store::Store;
-
-/// Something that is needed was taken away: the root, or what an object has a reference to that
-/// is not an optional one.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Dangling {
-    /// The root.
-    #[error("the root, object {index} of its class, was taken away: set another first")]
-    Root {
-        /// Which of its class it was.
-        index: u32,
-    },
-    /// What a `Ref` leads to.
-    #[error(
-        "object {index} of `{class}` was taken away, and a `Ref` to it is left in the graph: make \
-         that an `Option<Ref>`, or take away what has it"
-    )]
-    Object {
-        /// Of which class the missing object was.
-        class: String,
-        /// Which of them.
-        index: u32,
-    },
-}
-
-impl Dangling {
-    pub(super) fn root(index: u32) -> Self {
-        Self::Root { index }
-    }
-}
 
 /// Where objects went.
 #[derive(Debug)]
@@ -62,22 +33,25 @@ impl Moves<'_> {
 
 impl Moves<'_> {
     #[cold]
-    fn missing<T: ?Sized>(&self, reference: Ref<T>) -> Dangling {
+    fn missing<T: ?Sized>(&self, reference: Ref<T>) -> GraphError {
         let arena = self.from.arenas.get(usize::from(reference.class()));
         let class = arena.map_or("a class that is not here", |arena| &arena.class.name);
-        Dangling::Object { class: class.to_owned(), index: reference.index() }
+        GraphError::Dangling { class: class.to_owned(), index: reference.index() }
     }
 }
 
 impl RenewRefs for Moves<'_> {
-    type Stop = Dangling;
+    type Stop = GraphError;
 
-    fn renew<T: ?Sized>(&mut self, reference: &mut Ref<T>) -> Result<(), Dangling> {
+    fn renew<T: ?Sized>(&mut self, reference: &mut Ref<T>) -> Result<(), GraphError> {
         *reference = self.find(*reference).ok_or_else(|| self.missing(*reference))?;
         Ok(())
     }
 
-    fn renew_option<T: ?Sized>(&mut self, reference: &mut Option<Ref<T>>) -> Result<(), Dangling> {
+    fn renew_option<T: ?Sized>(
+        &mut self,
+        reference: &mut Option<Ref<T>>,
+    ) -> Result<(), GraphError> {
         *reference = reference.and_then(|reference| self.find(reference));
         Ok(())
     }
@@ -85,9 +59,9 @@ impl RenewRefs for Moves<'_> {
 
 /// The same objects in a block of their own, and where they went.
 pub(super) fn compacted<'s>(
-    classes: &'static Classes,
+    classes: &'static GraphClasses,
     from: &'s Store,
-) -> Result<(Store, Moves<'s>), Dangling> {
+) -> Result<(Store, Moves<'s>), GraphError> {
     let sizes: Vec<_> = (0..from.arenas.len()).map(|class| from.live_bytes(class)).collect();
     let needed = sizes.iter().map(|(slots, data)| slots + data).sum::<usize>();
     let block = from.block.another(head::bytes(classes.all.len()) + needed);
@@ -154,7 +128,7 @@ pub(super) fn renew_objects<T: Object>(
     store: &mut Store,
     class: usize,
     moves: &mut Moves<'_>,
-) -> Result<(), Dangling> {
+) -> Result<(), GraphError> {
     let range = store.arenas[class].slots.range();
     let slots = &mut store.block.bytes_mut()[range];
     for slot in slots.chunks_exact_mut(slot::stride(size_of::<T>())) {
@@ -170,7 +144,7 @@ pub(super) fn renew_slices<T: Object>(
     store: &mut Store,
     class: usize,
     moves: &mut Moves<'_>,
-) -> Result<(), Dangling> {
+) -> Result<(), GraphError> {
     for index in 0..store.arenas[class].count {
         let reference = store.ref_at::<[T]>(class, index);
         if let Some(elements) = reference.and_then(|reference| store.slice_mut(reference)) {
@@ -181,6 +155,6 @@ pub(super) fn renew_slices<T: Object>(
 }
 
 /// There is nothing to renew.
-pub(super) fn renew_nothing(_: &mut Store, _: usize, _: &mut Moves<'_>) -> Result<(), Dangling> {
+pub(super) fn renew_nothing(_: &mut Store, _: usize, _: &mut Moves<'_>) -> Result<(), GraphError> {
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use egret_net::buf::Ref;
 
-use super::class::{Class, Describe, short_name};
+use super::class::{DescribeObject, GraphClass, short_name};
 use super::object::{Object, Target};
 use super::store::Store;
 
@@ -13,35 +13,35 @@ use super::store::Store;
 /// [`graph_register!`](crate::graph_register!).
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct ObjectEntry {
     name: fn() -> String,
     /// The name with its modules.
     path: fn() -> &'static str,
     id: fn() -> TypeId,
     wanted: fn() -> TypeId,
-    enter: fn(&mut Describe<'_>),
+    enter: fn(&mut DescribeObject<'_>),
     ways: &'static (dyn Any + Sync),
 }
 
 /// How to see a type as objects of `D`.
 #[doc(hidden)]
-pub struct Ways<D: ?Sized> {
+pub struct ObjectFinders<D: ?Sized> {
     /// To read.
     pub find: for<'g> fn(&'g Store, Ref<D>) -> Option<&'g D>,
     /// To write.
     pub find_mut: for<'g> fn(&'g mut Store, Ref<D>) -> Option<&'g mut D>,
 }
 
-impl<D: ?Sized> fmt::Debug for Ways<D> {
+impl<D: ?Sized> fmt::Debug for ObjectFinders<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ways").finish_non_exhaustive()
     }
 }
 
-impl Entry {
+impl ObjectEntry {
     #[doc(hidden)]
     #[must_use]
-    pub const fn new<T: Object, D: ?Sized + 'static>(ways: &'static Ways<D>) -> Self {
+    pub const fn new<T: Object, D: ?Sized + 'static>(ways: &'static ObjectFinders<D>) -> Self {
         Self {
             name: short_name::<T>,
             path: type_name::<T>,
@@ -53,25 +53,25 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for ObjectEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Entry").field(&(self.name)()).finish()
     }
 }
 
-inventory::collect!(Entry);
+inventory::collect!(ObjectEntry);
 
 /// The ways to see the type `id`, by trait.
 pub(super) fn ways(id: TypeId) -> Vec<(TypeId, &'static (dyn Any + Sync))> {
-    let entries = inventory::iter::<Entry>.into_iter().filter(|entry| (entry.id)() == id);
+    let entries = inventory::iter::<ObjectEntry>.into_iter().filter(|entry| (entry.id)() == id);
     entries.map(|entry| ((entry.wanted)(), entry.ways)).collect()
 }
 
 /// Adds the classes of all types that are a `D`, by their names.
 #[doc(hidden)]
-pub fn enter<D: ?Sized + 'static>(describe: &mut Describe<'_>) {
+pub fn enter<D: ?Sized + 'static>(describe: &mut DescribeObject<'_>) {
     let wanted = TypeId::of::<D>();
-    let entries = inventory::iter::<Entry>.into_iter();
+    let entries = inventory::iter::<ObjectEntry>.into_iter();
     let mut entries: Vec<_> = entries.filter(|entry| (entry.wanted)() == wanted).collect();
     entries.sort_by_key(|entry| ((entry.name)(), (entry.path)()));
     entries.iter().for_each(|entry| describe.later(entry.enter));
@@ -80,7 +80,7 @@ pub fn enter<D: ?Sized + 'static>(describe: &mut Describe<'_>) {
 /// Whether objects of the class are known as a `D`.
 #[doc(hidden)]
 #[must_use]
-pub fn is_class<D: ?Sized + 'static>(class: &Class) -> bool {
+pub fn is_class<D: ?Sized + 'static>(class: &GraphClass) -> bool {
     class.is_a(TypeId::of::<D>())
 }
 
@@ -98,7 +98,10 @@ pub fn find_mut<D: ?Sized + 'static>(store: &mut Store, reference: Ref<D>) -> Op
     (ways_of(store, reference)?.find_mut)(store, reference)
 }
 
-fn ways_of<D: ?Sized + 'static>(store: &Store, reference: Ref<D>) -> Option<&'static Ways<D>> {
+fn ways_of<D: ?Sized + 'static>(
+    store: &Store,
+    reference: Ref<D>,
+) -> Option<&'static ObjectFinders<D>> {
     let class = store.arenas.get(usize::from(reference.class()))?.class;
     let wanted = TypeId::of::<D>();
     let ways = class.ways.iter().find(|(id, _)| *id == wanted)?;
@@ -161,10 +164,10 @@ pub fn object_mut<T: Object, D: ?Sized>(store: &mut Store, reference: Ref<D>) ->
 macro_rules! graph_dynamic {
     ($($Trait:path),+ $(,)?) => {$(
         impl $crate::graph::Target for dyn $Trait {
-            fn enter(describe: &mut $crate::graph::Describe<'_>) {
+            fn enter(describe: &mut $crate::graph::DescribeObject<'_>) {
                 $crate::graph::dynamic::enter::<dyn $Trait>(describe);
             }
-            fn is_class(_: ::core::any::TypeId, class: &$crate::graph::Class) -> bool {
+            fn is_class(_: ::core::any::TypeId, class: &$crate::graph::GraphClass) -> bool {
                 $crate::graph::dynamic::is_class::<dyn $Trait>(class)
             }
             fn find(
@@ -190,8 +193,8 @@ macro_rules! graph_register {
     ($($Type:ty as dyn $Trait:path),+ $(,)?) => {$(
         impl $crate::graph::IsA<dyn $Trait> for $Type {}
         $crate::__private::inventory::submit! {
-            $crate::graph::dynamic::Entry::new::<$Type, dyn $Trait>(
-                &$crate::graph::dynamic::Ways {
+            $crate::graph::dynamic::ObjectEntry::new::<$Type, dyn $Trait>(
+                &$crate::graph::dynamic::ObjectFinders {
                     find: |store, reference| {
                         let found = $crate::graph::dynamic::object::<$Type, dyn $Trait>(store, reference);
                         found.map(|object| object as &dyn $Trait)

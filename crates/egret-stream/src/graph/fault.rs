@@ -1,4 +1,6 @@
 //! Faults that tests plant in graphs, to show that the checks find them.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 egret_net::faults! {
     /// Ways to get it wrong.

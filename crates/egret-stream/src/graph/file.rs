@@ -6,25 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::cast_slice_mut;
-use egret_net::buf::{Block, MappedFile, Owner};
-use thiserror::Error;
+use egret_net::buf::{Block, BlockMemory, MappedFile};
 
+use super::error::GraphError;
 use super::graph::Graph;
 use super::object::Object;
-use super::refusal::Refusal;
 use super::slot;
-
-/// Why there is no graph from a file.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// It could not be read.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// What it contains is no such graph.
-    #[error("what the file contains is no such graph: {0}")]
-    Refused(#[from] Refusal),
-}
 
 impl<Root: Object> Graph<Root> {
     /// Writes the graph to a file: beside it first, and in its place when all is written. What is
@@ -74,13 +61,13 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// If it cannot be read, or is no such graph.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, GraphError> {
         let mut file = File::open(path)?;
         let len = file.metadata()?.len();
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         let mut words = vec![0_u64; len / slot::ALIGN];
         file.read_exact(cast_slice_mut(&mut words))?;
-        Self::from_words(words).map_err(|refused| refused.refusal.into())
+        Self::from_words(words).map_err(|refused| refused.why)
     }
 
     /// The graph in a file that was mapped, where it is: only what is used is read from the disk.
@@ -103,8 +90,8 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// If it is no such graph.
-    pub fn from_mapped(file: MappedFile) -> Result<Self, Refusal> {
-        let block = Block::new(Owner::File(file)).expect("a file is mapped to a page");
-        Self::from_block(block, true).map_err(|refused| refused.0)
+    pub fn from_mapped(file: MappedFile) -> Result<Self, GraphError> {
+        let block = Block::new(BlockMemory::File(file)).expect("a file is mapped to a page");
+        Self::from_block(block, true).map_err(|refused| refused.0.into())
     }
 }

@@ -4,13 +4,13 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-use egret_net::buf::{Block, Buf, IsA, Pool, Ref, TakeError, flat};
+use egret_net::buf::{Block, Buf, IsA, MemoryError, Pool, Ref, flat};
 
 use super::check::Check;
-use super::class::{Classes, short_name};
-use super::compact::{self, Dangling};
+use super::class::{GraphClasses, short_name};
+use super::compact;
+use super::error::{GraphDefect, GraphError};
 use super::object::{Object, Target};
-use super::refusal::Refusal;
 use super::slot;
 use super::store::Store;
 use super::{Slice, Text};
@@ -43,7 +43,7 @@ use super::{Slice, Text};
 /// let friend = there.root().friend.unwrap();
 /// assert_eq!(there[friend].born, 1780);
 /// assert_eq!(there[friend].friend, Some(there.root_ref()));
-/// # Ok::<(), egret_stream::graph::Refusal>(())
+/// # Ok::<(), egret_stream::graph::GraphError>(())
 /// ```
 pub struct Graph<Root> {
     pub(super) store: Store,
@@ -94,12 +94,12 @@ impl<Root: Object> Graph<Root> {
         pool: &Pool,
         bytes: usize,
         make: impl FnOnce(&mut Self) -> Ref<Root>,
-    ) -> Result<Self, TakeError> {
+    ) -> Result<Self, MemoryError> {
         Ok(Self::fill(Block::in_pool(pool, bytes)?, make))
     }
 
     fn fill(block: Block, make: impl FnOnce(&mut Self) -> Ref<Root>) -> Self {
-        let store = Store::new(Classes::of::<Root>(), block);
+        let store = Store::new(GraphClasses::of::<Root>(), block);
         let mut graph = Self { store, root: None, _root: PhantomData };
         let root = make(&mut graph);
         graph.set_root(root);
@@ -217,7 +217,7 @@ impl<Root: Object> Graph<Root> {
     /// assert!(graph.check().is_err(), "the root still refers to it");
     /// graph.compact()?; // and not any more
     /// assert!(graph.root().friend.is_none() && graph.check().is_ok());
-    /// # Ok::<(), egret_stream::graph::Dangling>(())
+    /// # Ok::<(), egret_stream::graph::GraphError>(())
     /// ```
     pub fn remove<T: Object>(&mut self, reference: Ref<T>) -> Option<T> {
         let value = *self.store.object(reference)?;
@@ -330,10 +330,10 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// If a `Ref` leads to what was removed; then the graph is as it was.
-    pub fn compact(&mut self) -> Result<(), Dangling> {
-        let (store, moves) = compact::compacted(Classes::of::<Root>(), &self.store)?;
+    pub fn compact(&mut self) -> Result<(), GraphError> {
+        let (store, moves) = compact::compacted(GraphClasses::of::<Root>(), &self.store)?;
         let root = self.root_ref();
-        self.root = Some(moves.find(root).ok_or(Dangling::root(root.index()))?);
+        self.root = Some(moves.find(root).ok_or(GraphError::NoRoot { index: root.index() })?);
         self.store = store;
         Ok(())
     }
@@ -343,9 +343,41 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// What is wrong with it; the offset is one of its memory.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), GraphError> {
         let check = Check { words: self.store.block.words(), arenas: &self.store.arenas };
-        check.all(self.root).map_err(|refusal| *refusal)
+        check.all(self.root).map_err(|refusal| GraphError::Refused(*refusal))
+    }
+
+    /// Refuses a graph that must not be sent: one with a reference to an object that was removed.
+    /// A graph from which nothing was removed is not looked at; a reference of another graph is
+    /// found by [`check`](Self::check), and by the receiver.
+    ///
+    /// # Errors
+    ///
+    /// [`GraphError::Dangling`], with the class and the index of the missing object, or
+    /// [`GraphError::NoRoot`].
+    #[doc(hidden)] // For the layers above, which send graphs.
+    pub fn check_before_sending(&self) -> Result<(), GraphError> {
+        if !self.store.may_dangle {
+            return Ok(());
+        }
+        self.check().map_err(|error| self.named(error))
+    }
+
+    /// A reference that leads nowhere, with the name of its class.
+    #[cold]
+    fn named(&self, error: GraphError) -> GraphError {
+        let GraphError::Refused(refusal) = &error else { return error };
+        match refusal.reason {
+            GraphDefect::Dangling { class, index } => {
+                let arena = self.store.arenas.get(usize::from(class));
+                let name = arena.map(|arena| arena.class.name.clone());
+                let class = name.unwrap_or_else(|| format!("class {class}"));
+                GraphError::Dangling { class, index }
+            }
+            GraphDefect::Root => GraphError::NoRoot { index: self.root_ref().index() },
+            _ => error,
+        }
     }
 
     /// Takes larger buffers from `pool` when it grows and when it is compacted, if it lies in a
@@ -411,7 +443,8 @@ impl<Root: Object> Clone for Graph<Root> {
         bytes[..self.store.end].copy_from_slice(&self.store.block.bytes()[..self.store.end]);
         let arenas = self.store.arenas.clone();
         let (block, end) = (Block::on_heap(words), self.store.end);
-        let store = Store::over(block, arenas, end);
+        let mut store = Store::over(block, arenas, end);
+        store.may_dangle = self.store.may_dangle;
         Self { store, root: self.root, _root: PhantomData }
     }
 }

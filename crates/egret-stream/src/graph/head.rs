@@ -11,10 +11,10 @@
 
 use egret_net::buf::Ref;
 
-use super::arena::{Arena, Extent, Part};
-use super::class::Classes;
+use super::arena::{Arena, ArenaPart, Extent};
+use super::class::GraphClasses;
+use super::error::{GraphDefect, GraphRefusal, VERSION};
 use super::fault::{Fault, planted};
-use super::refusal::{Reason, Refusal, VERSION};
 
 /// Bytes of the head of a graph with so many classes.
 pub(super) const fn bytes(classes: usize) -> usize {
@@ -23,11 +23,11 @@ pub(super) const fn bytes(classes: usize) -> usize {
 
 /// Writes the head of a message in which the parts lie where `layout` says; gives how long the
 /// message is.
-pub(super) fn write(to: &mut [u8], root: u64, arenas: &[Arena], layout: Layout) -> usize {
+pub(super) fn write(to: &mut [u8], root: u64, arenas: &[Arena], layout: HeadLayout) -> usize {
     let mut end = bytes(arenas.len());
     for (arena, entry) in arenas.iter().zip(to[START..].chunks_exact_mut(ENTRY)) {
         let mut place = |extent: &Extent| {
-            let start = if layout == Layout::Dense { end } else { extent.start };
+            let start = if layout == HeadLayout::Dense { end } else { extent.start };
             end = start + extent.len;
             start as u64
         };
@@ -39,7 +39,7 @@ pub(super) fn write(to: &mut [u8], root: u64, arenas: &[Arena], layout: Layout) 
         entry[24..32].copy_from_slice(&data.to_le_bytes());
         entry[32..40].copy_from_slice(&(arena.data.len as u64).to_le_bytes());
     }
-    if let Layout::AsIs { len } = layout {
+    if let HeadLayout::AsIs { len } = layout {
         end = len;
     }
     let classes = u16::try_from(arenas.len()).expect("a reference tells 255 apart");
@@ -54,7 +54,7 @@ pub(super) fn write(to: &mut [u8], root: u64, arenas: &[Arena], layout: Layout) 
 
 /// Where the parts of a message are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum HeadLayout {
     /// One behind the other, without what is not used.
     Dense,
     /// Where they are in the block, of which so many bytes are sent.
@@ -63,34 +63,37 @@ pub(super) enum Layout {
 
 /// What the head of a message says.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct GraphHead {
     pub(super) root: u64,
     pub(super) len: usize,
     pub(super) arenas: Vec<Arena>,
 }
 
-impl Head {
+impl GraphHead {
     /// Reads it: every part lies inside `message`, and none on another.
-    pub(super) fn read(classes: &'static Classes, message: &[u8]) -> Result<Self, Box<Refusal>> {
-        let refuse = |offset, reason| Err(Refusal::at(offset, reason));
+    pub(super) fn read(
+        classes: &'static GraphClasses,
+        message: &[u8],
+    ) -> Result<Self, Box<GraphRefusal>> {
+        let refuse = |offset, reason| Err(GraphRefusal::at(offset, reason));
         let Some(head) = message.first_chunk::<START>().filter(|head| head.starts_with(MAGIC))
         else {
-            return refuse(0, Reason::NoGraph);
+            return refuse(0, GraphDefect::NoGraph);
         };
         let found = u16_at(head, 4);
         if found != VERSION {
-            return refuse(4, Reason::Version { found });
+            return refuse(4, GraphDefect::Version { found });
         }
         let (here, there) = (classes.all.len(), usize::from(u16_at(head, 6)));
         if here != there {
             let graph = classes.kind.name.to_string();
-            return refuse(6, Reason::Classes { graph, here, there });
+            return refuse(6, GraphDefect::Classes { graph, here, there });
         }
         let said = u64_at(head, 16);
         let there = message.len() as u64;
         let is_whole = said <= there && said >= bytes(here) as u64 && said.is_multiple_of(8);
         if !is_whole {
-            return refuse(16, Reason::Length { said, there });
+            return refuse(16, GraphDefect::Length { said, there });
         }
         let len = usize::try_from(said).expect("the message is as long");
         let arenas = arenas(classes, &message[START..bytes(here)], len)?;
@@ -104,17 +107,17 @@ impl Head {
 }
 
 fn arenas(
-    classes: &'static Classes,
+    classes: &'static GraphClasses,
     entries: &[u8],
     len: usize,
-) -> Result<Vec<Arena>, Box<Refusal>> {
+) -> Result<Vec<Arena>, Box<GraphRefusal>> {
     let mut arenas = Vec::with_capacity(classes.all.len());
     let entries = classes.all.iter().zip(entries.chunks_exact(ENTRY)).enumerate();
     for (number, (class, entry)) in entries {
         let at = START + number * ENTRY;
         if u64_at(entry, 0) != class.fingerprint {
             let name = class.name.clone();
-            return Err(Refusal::at(at, Reason::Class { number, name }));
+            return Err(GraphRefusal::at(at, GraphDefect::Class { number, name }));
         }
         let (count, empty) = (u32_at(entry, 16), u32_at(entry, 20));
         let slots = part(u64_at(entry, 8), u64::from(count) * class.stride as u64, len);
@@ -122,8 +125,8 @@ fn arenas(
         let slots = slots.filter(|_| empty <= count);
         let is_expected = |data: &Extent| class.element.is_some() || data.len == 0;
         let data = data.filter(is_expected);
-        let slots = slots.ok_or_else(|| misplaced(number, &class.name, Part::Slots))?;
-        let data = data.ok_or_else(|| misplaced(number, &class.name, Part::Data))?;
+        let slots = slots.ok_or_else(|| misplaced(number, &class.name, ArenaPart::Slots))?;
+        let data = data.ok_or_else(|| misplaced(number, &class.name, ArenaPart::Data))?;
         arenas.push(Arena { count, slots, data, empty, free: None, ..Arena::new(class) });
     }
     apart(&arenas)?;
@@ -131,13 +134,13 @@ fn arenas(
 }
 
 #[cold]
-fn misplaced(number: usize, name: &str, part: Part) -> Box<Refusal> {
+fn misplaced(number: usize, name: &str, part: ArenaPart) -> Box<GraphRefusal> {
     let (offset, what) = match part {
-        Part::Slots => (8, "objects"),
-        Part::Data => (24, "elements"),
+        ArenaPart::Slots => (8, "objects"),
+        ArenaPart::Data => (24, "elements"),
     };
-    let reason = Reason::Misplaced { what, number, name: name.to_owned() };
-    Refusal::at(START + number * ENTRY + offset, reason)
+    let reason = GraphDefect::Misplaced { what, number, name: name.to_owned() };
+    GraphRefusal::at(START + number * ENTRY + offset, reason)
 }
 
 /// The part of the message that begins at `start`, if it lies in it, behind the head.
@@ -153,7 +156,7 @@ fn part(start: u64, bytes: u64, len: usize) -> Option<Extent> {
 }
 
 /// Whether none lies on another, or on the head.
-fn apart(arenas: &[Arena]) -> Result<(), Box<Refusal>> {
+fn apart(arenas: &[Arena]) -> Result<(), Box<GraphRefusal>> {
     let extent = |place: u16| {
         let arena = &arenas[usize::from(place / 2)];
         if place.is_multiple_of(2) { arena.slots } else { arena.data }
@@ -171,7 +174,7 @@ fn apart(arenas: &[Arena]) -> Result<(), Box<Refusal>> {
         let extent = extent(*place);
         if extent.start < free && !planted(Fault::PartsOverlap) {
             let number = usize::from(*place / 2);
-            let part = if place.is_multiple_of(2) { Part::Slots } else { Part::Data };
+            let part = if place.is_multiple_of(2) { ArenaPart::Slots } else { ArenaPart::Data };
             return Err(misplaced(number, &arenas[number].class.name, part));
         }
         free = extent.end();

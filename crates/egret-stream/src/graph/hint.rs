@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::class::Classes;
+use super::class::GraphClasses;
 
 /// The number that a type has in the graphs of the first type of root that it was met in, which
 /// is mostly the only one.
@@ -12,14 +12,15 @@ use super::class::Classes;
 /// An access that believes it has the address of the arena while the reference is still being
 /// loaded; whether it was right is a branch that is foretold. It is written once, and what is
 /// wrong about it costs time and nothing else.
+#[doc(hidden)]
 #[derive(Debug)]
-pub struct Hint {
+pub struct ClassHint {
     class: AtomicU8,
     /// Of graphs whose root has the type that asked first.
-    classes: OnceLock<(TypeId, &'static Classes)>,
+    classes: OnceLock<(TypeId, &'static GraphClasses)>,
 }
 
-impl Hint {
+impl ClassHint {
     /// One that knows nothing.
     #[doc(hidden)]
     #[must_use]
@@ -45,8 +46,8 @@ impl Hint {
     pub(super) fn classes(
         &self,
         id: TypeId,
-        walk: impl FnOnce() -> &'static Classes,
-    ) -> &'static Classes {
+        walk: impl FnOnce() -> &'static GraphClasses,
+    ) -> &'static GraphClasses {
         match self.classes.get() {
             Some((root, classes)) if *root == id => classes,
             _ => {

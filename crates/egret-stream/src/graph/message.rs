@@ -4,16 +4,17 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use bytemuck::cast_slice_mut;
-use egret_net::buf::{Block, Buf, Kind, Owner, Ref};
+use egret_net::buf::{Block, BlockMemory, Buf, Kind, Ref};
+use egret_net::rt::GivenBack;
 use egret_net::vi::Segment;
 
 use super::check::Check;
-use super::class::Classes;
+use super::class::GraphClasses;
+use super::error::{GraphDefect, GraphError, GraphRefusal};
 use super::fault::{Fault, planted};
 use super::graph::Graph;
-use super::head::{self, Head, Layout};
+use super::head::{self, GraphHead, HeadLayout};
 use super::object::Object;
-use super::refusal::{Reason, Refusal, Refused};
 use super::slot;
 use super::store::Store;
 
@@ -29,7 +30,7 @@ impl<Root: Object> Graph<Root> {
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         let mut head = vec![0; head::bytes(self.store.arenas.len())];
-        head::write(&mut head, self.root_ref().to_bits(), &self.store.arenas, Layout::Dense);
+        head::write(&mut head, self.root_ref().to_bits(), &self.store.arenas, HeadLayout::Dense);
         head
     }
 
@@ -44,7 +45,8 @@ impl<Root: Object> Graph<Root> {
     }
 
     /// The message as memory that can be posted: that of the graph itself, or, if more than a
-    /// quarter of it is not used, a copy of what is.
+    /// quarter of it is not used, a copy of what is. References are not checked; [`check`](Self::check)
+    /// does that.
     ///
     /// ```
     /// use egret_stream::graph::Graph;
@@ -52,7 +54,7 @@ impl<Root: Object> Graph<Root> {
     /// let segment = Graph::new(7_u64).into_segment();
     /// let graph = Graph::<u64>::from_bytes(segment.bytes())?;
     /// assert_eq!(*graph.root(), 7);
-    /// # Ok::<(), egret_stream::graph::Refusal>(())
+    /// # Ok::<(), egret_stream::graph::GraphError>(())
     /// ```
     #[must_use]
     pub fn into_segment(mut self) -> Segment {
@@ -70,15 +72,15 @@ impl<Root: Object> Graph<Root> {
         }
         self.seal();
         match self.store.block.into_owner() {
-            Owner::Heap(mut words) => {
+            BlockMemory::Heap(mut words) => {
                 words.truncate(end.div_ceil(slot::ALIGN));
                 words.into()
             }
-            Owner::Pool(mut buf, _) => {
+            BlockMemory::Pool(mut buf, _) => {
                 buf.resize(end);
                 buf.into()
             }
-            Owner::File(file) => file.as_ref()[..end].to_vec().into(),
+            BlockMemory::File(file) => file.as_ref()[..end].to_vec().into(),
         }
     }
 
@@ -94,26 +96,28 @@ impl<Root: Object> Graph<Root> {
     /// let eight = graph.insert(8_u64);
     /// let graph = Graph::<u64>::take_back(graph.into_segment())?;
     /// assert_eq!(graph[eight], 8);
-    /// # Ok::<(), egret_stream::graph::Refusal>(())
+    /// # Ok::<(), egret_stream::graph::GraphError>(())
     /// ```
     ///
     /// # Errors
     ///
     /// If it cannot be that of such a graph.
     #[doc(hidden)] // For the layers above, which give back what they were given.
-    pub fn take_back(memory: Segment) -> Result<Self, Refusal> {
+    pub fn take_back(memory: Segment) -> Result<Self, GraphError> {
         let owner = match memory.into_vec() {
-            Ok(words) => Owner::Heap(words),
+            Ok(words) => BlockMemory::Heap(words),
             Err(memory) => match memory.into_buf() {
                 Ok(buf) if buf.offset_in_region().is_multiple_of(slot::ALIGN) => {
-                    Owner::Pool(buf, None)
+                    BlockMemory::Pool(buf, None)
                 }
-                Ok(buf) => Owner::Heap(words(buf.bytes())),
-                Err(memory) => Owner::Heap(words(memory.bytes())),
+                Ok(buf) => BlockMemory::Heap(words(buf.bytes())),
+                Err(memory) => BlockMemory::Heap(words(memory.bytes())),
             },
         };
         let block = Block::new(owner).expect("it is aligned");
-        Self::from_block(block, false).map_err(|refused| refused.0)
+        let mut graph = Self::from_block(block, false).map_err(|refused| refused.0)?;
+        graph.store.may_dangle = true; // Whether objects were removed is not known any more.
+        Ok(graph)
     }
 
     /// The message in one piece: the memory of the graph itself, or, if more than a quarter of it
@@ -125,7 +129,7 @@ impl<Root: Object> Graph<Root> {
     /// let mut graph = Graph::new(7_u64);
     /// let there = Graph::<u64>::from_bytes(&graph.message())?;
     /// assert_eq!(there.root(), graph.root());
-    /// # Ok::<(), egret_stream::graph::Refusal>(())
+    /// # Ok::<(), egret_stream::graph::GraphError>(())
     /// ```
     #[must_use]
     pub fn message(&mut self) -> Cow<'_, [u8]> {
@@ -141,7 +145,7 @@ impl<Root: Object> Graph<Root> {
     fn seal(&mut self) {
         let (root, len) = (self.root_ref().to_bits(), self.store.end);
         let bytes = self.store.block.bytes_mut();
-        head::write(bytes, root, &self.store.arenas, Layout::AsIs { len });
+        head::write(bytes, root, &self.store.arenas, HeadLayout::AsIs { len });
     }
 
     /// The graph that these bytes are, of which it gets a copy. All is
@@ -150,8 +154,8 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// Where the bytes are no such graph, and why.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
-        Self::from_words(words(bytes)).map_err(|refused| refused.refusal)
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, GraphError> {
+        Self::from_words(words(bytes)).map_err(|refused| refused.why)
     }
 
     /// The graph that these words are, where they are: as a message was received by
@@ -160,9 +164,9 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// As [`from_bytes`](Self::from_bytes), with the words.
-    pub fn from_words(words: Vec<u64>) -> Result<Self, Refused<Vec<u64>>> {
+    pub fn from_words(words: Vec<u64>) -> Result<Self, GivenBack<Vec<u64>, GraphError>> {
         Self::from_block(Block::on_heap(words), true).map_err(|refused| match *refused {
-            (refusal, Owner::Heap(memory)) => Refused { refusal, memory },
+            (refusal, BlockMemory::Heap(what)) => GivenBack { why: refusal.into(), what },
             _ => unreachable!("it was given words"),
         })
     }
@@ -172,24 +176,27 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// As [`from_bytes`](Self::from_bytes), with the buffer.
-    pub fn from_buf(buf: Buf) -> Result<Self, Refused<Buf>> {
+    pub fn from_buf(buf: Buf) -> Result<Self, GivenBack<Buf, GraphError>> {
         Self::from_buf_if(buf, true)
     }
 
-    pub(super) fn from_buf_if(buf: Buf, checked: bool) -> Result<Self, Refused<Buf>> {
+    pub(super) fn from_buf_if(buf: Buf, checked: bool) -> Result<Self, GivenBack<Buf, GraphError>> {
         if !buf.offset_in_region().is_multiple_of(slot::ALIGN) {
             let copied = Self::from_bytes(buf.bytes());
-            return copied.map_err(|refusal| Refused { refusal, memory: buf });
+            return copied.map_err(|why| GivenBack { why, what: buf });
         }
-        let block = Block::new(Owner::Pool(buf, None)).expect("it is aligned");
+        let block = Block::new(BlockMemory::Pool(buf, None)).expect("it is aligned");
         Self::from_block(block, checked).map_err(|refused| match *refused {
-            (refusal, Owner::Pool(memory, _)) => Refused { refusal, memory },
+            (refusal, BlockMemory::Pool(what, _)) => GivenBack { why: refusal.into(), what },
             _ => unreachable!("it was given a buffer"),
         })
     }
 
-    pub(super) fn from_block(block: Block, checked: bool) -> Result<Self, Box<(Refusal, Owner)>> {
-        let read = Head::read(Classes::of::<Root>(), block.bytes());
+    pub(super) fn from_block(
+        block: Block,
+        checked: bool,
+    ) -> Result<Self, Box<(GraphRefusal, BlockMemory)>> {
+        let read = GraphHead::read(GraphClasses::of::<Root>(), block.bytes());
         let checked = read.and_then(|mut head| {
             if checked {
                 head.check(block.words())?;
@@ -211,13 +218,13 @@ impl<Root: Object> Graph<Root> {
     /// take it.
     #[must_use]
     pub fn kind() -> Kind {
-        Classes::of::<Root>().kind.clone()
+        GraphClasses::of::<Root>().kind.clone()
     }
 }
 
-impl Head {
+impl GraphHead {
     /// The one pass over the objects.
-    fn check(&mut self, words: &[u64]) -> Result<(), Box<Refusal>> {
+    fn check(&mut self, words: &[u64]) -> Result<(), Box<GraphRefusal>> {
         for class in 0..self.arenas.len() {
             let mut check = Check { words: &words[..self.len / slot::ALIGN], arenas: &self.arenas };
             let empty = (self.arenas[class].class.check)(&mut check, class)?;
@@ -227,11 +234,11 @@ impl Head {
     }
 
     /// Whether there is a root; also of a graph that is believed, for it costs nothing.
-    fn check_root<Root: Object>(&self, words: &[u64]) -> Result<(), Box<Refusal>> {
+    fn check_root<Root: Object>(&self, words: &[u64]) -> Result<(), Box<GraphRefusal>> {
         let check = Check { words: &words[..self.len / slot::ALIGN], arenas: &self.arenas };
         let is_object = |root: &Ref<Root>| check.leads(*root);
         let root = self.root().filter(|root| is_object(root) || planted(Fault::AnyRoot));
-        root.map(|_| ()).ok_or_else(|| Refusal::at(head::ROOT, Reason::Root))
+        root.map(|_| ()).ok_or_else(|| GraphRefusal::at(head::ROOT, GraphDefect::Root))
     }
 }
 

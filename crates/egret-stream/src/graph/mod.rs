@@ -38,11 +38,10 @@
 //! let first = there[there.root().towns][0];
 //! let second = there[first].next.unwrap();
 //! assert_eq!(&there[there[second].name], "Vannes");
-//! # Ok::<(), egret_stream::graph::Refusal>(())
+//! # Ok::<(), egret_stream::graph::GraphError>(())
 //! ```
 //!
-//! A program that depends on `egret` alone says where the traits are:
-//! `#[object(crate = egret::stream)]`, and has the macros as `egret::stream::graph_dynamic!`.
+//! A program that depends on `egret` has this as `egret::graph`.
 //!
 //! # In memory
 //!
@@ -64,15 +63,15 @@
 //! the message and nothing on anything else, every header, `bool`, `char`, tag and text, that
 //! every reference leads to an object that lives and is of its type, that slices lie in their
 //! elements, and what types say of themselves (`#[object(check = fn)]`). Slices of numbers are not
-//! looked at. A [`Refusal`] names the place and the reason.
+//! looked at. A [`GraphError`] names the place and the reason.
 //!
 //! At each access: that the class is the type asked for, that the index is one of its slots,
 //! that class and stamp stand before the object, and, for types of which not all bytes are
 //! values, that these are one. So a reference that is stale, of another graph, or invented finds
 //! nothing, and memory is safe also where a graph was believed unchecked
-//! ([`Trust::SameProcessImage`]).
+//! ([`GraphTrust::SameProcessImage`]).
 //!
-//! `docs/graphs.md` has the bytes and the costs.
+//! `docs/reference/graphs.md` has the bytes and the costs.
 
 mod arena;
 mod check;
@@ -81,9 +80,11 @@ mod column;
 mod compact;
 #[doc(hidden)]
 pub mod dynamic;
+mod error;
 mod fault;
 mod file;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../fuzz/models/egret-stream/graph/fuzzing/mod.rs"]
 pub(crate) mod fuzzing;
 #[expect(clippy::module_inception, reason = "a graph is what this is about")]
 mod graph;
@@ -91,28 +92,25 @@ mod head;
 mod hint;
 mod message;
 mod object;
-mod refusal;
 mod slot;
 mod store;
 #[cfg(test)]
 mod tests;
 mod transport;
 
+pub use class::DescribeObject;
 #[doc(hidden)]
-pub use class::Class;
-pub use class::Describe;
-pub use compact::Dangling;
+pub use class::GraphClass;
 pub use egret_derive::Object;
 pub use egret_net::buf::{IsA, Ref};
-pub use file::LoadError;
+pub use error::{GraphDefect, GraphError, GraphRefusal};
 pub use graph::Graph;
 #[doc(hidden)]
-pub use hint::Hint;
+pub use hint::ClassHint;
 pub use object::{Object, RenewRefs, SeeRefs, Target};
-pub use refusal::{Reason, Refusal, Refused};
 #[doc(hidden)]
 pub use store::Store;
-pub use transport::{RecvError, Trust};
+pub use transport::GraphTrust;
 
 /// A reference to a slice of a graph: its length is fixed when it is
 /// [inserted](Graph::insert_slice), its elements can be written.

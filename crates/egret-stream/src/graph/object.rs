@@ -4,8 +4,8 @@ use std::any::TypeId;
 
 use egret_net::buf::{Flat, Ref};
 
-use super::class::{Class, Describe};
-use super::hint::Hint;
+use super::class::{DescribeObject, GraphClass};
+use super::hint::ClassHint;
 use super::slot;
 use super::store::Store;
 
@@ -190,14 +190,14 @@ pub trait Object: Flat {
     const CHECKED: bool = false;
 
     /// Says what it looks like, and which types it refers to.
-    fn describe(describe: &mut Describe<'_>);
+    fn describe(describe: &mut DescribeObject<'_>);
 
     /// Where the number of its class is remembered, to find an object without waiting for what
     /// its reference says.
     #[doc(hidden)]
     #[inline]
-    fn hint() -> &'static Hint {
-        static HINT: Hint = Hint::new();
+    fn hint() -> &'static ClassHint {
+        static HINT: ClassHint = ClassHint::new();
         &HINT
     }
 
@@ -236,10 +236,10 @@ pub trait Target: 'static {
     const SLOT_WORDS: usize = 0;
     /// Adds the classes that it can be of.
     #[doc(hidden)]
-    fn enter(describe: &mut Describe<'_>);
+    fn enter(describe: &mut DescribeObject<'_>);
     /// Whether an object of the class is one; `id` is that of the class.
     #[doc(hidden)]
-    fn is_class(id: TypeId, class: &Class) -> bool;
+    fn is_class(id: TypeId, class: &GraphClass) -> bool;
     /// Finds it.
     #[doc(hidden)]
     fn find(store: &Store, reference: Ref<Self>) -> Option<&Self>;
@@ -298,12 +298,12 @@ pub trait RenewRefs {
 impl<T: Object> Target for T {
     const SLOT_WORDS: usize = slot::stride(size_of::<T>()) / slot::ALIGN;
 
-    fn enter(describe: &mut Describe<'_>) {
+    fn enter(describe: &mut DescribeObject<'_>) {
         describe.enter_object::<T>();
     }
 
     #[inline]
-    fn is_class(id: TypeId, _: &Class) -> bool {
+    fn is_class(id: TypeId, _: &GraphClass) -> bool {
         id == TypeId::of::<T>()
     }
 
@@ -319,12 +319,12 @@ impl<T: Object> Target for T {
 }
 
 impl<T: Object> Target for [T] {
-    fn enter(describe: &mut Describe<'_>) {
+    fn enter(describe: &mut DescribeObject<'_>) {
         describe.enter_slice::<T>();
     }
 
     #[inline]
-    fn is_class(id: TypeId, _: &Class) -> bool {
+    fn is_class(id: TypeId, _: &GraphClass) -> bool {
         id == TypeId::of::<[T]>()
     }
 
@@ -338,12 +338,12 @@ impl<T: Object> Target for [T] {
 }
 
 impl Target for str {
-    fn enter(describe: &mut Describe<'_>) {
+    fn enter(describe: &mut DescribeObject<'_>) {
         describe.enter_text();
     }
 
     #[inline]
-    fn is_class(id: TypeId, _: &Class) -> bool {
+    fn is_class(id: TypeId, _: &GraphClass) -> bool {
         id == TypeId::of::<str>()
     }
 
@@ -362,7 +362,7 @@ macro_rules! words {
             const REFS: bool = false;
             const EVEN: bool = true;
 
-            fn describe(describe: &mut Describe<'_>) {
+            fn describe(describe: &mut DescribeObject<'_>) {
                 describe.word(stringify!($word));
             }
 
@@ -394,7 +394,7 @@ impl<T: Target + ?Sized> Object for Ref<T> {
     const REFS: bool = true;
     const EVEN: bool = true;
 
-    fn describe(describe: &mut Describe<'_>) {
+    fn describe(describe: &mut DescribeObject<'_>) {
         describe.reference::<T>("ref");
     }
 
@@ -417,7 +417,7 @@ impl<T: Target + ?Sized> Object for Option<Ref<T>> {
     const REFS: bool = true;
     const EVEN: bool = true;
 
-    fn describe(describe: &mut Describe<'_>) {
+    fn describe(describe: &mut DescribeObject<'_>) {
         describe.reference::<T>("optional ref");
     }
 
@@ -441,7 +441,7 @@ impl<T: Object, const N: usize> Object for [T; N] {
     const EVEN: bool = T::EVEN;
     const CHECKED: bool = T::CHECKED;
 
-    fn describe(describe: &mut Describe<'_>) {
+    fn describe(describe: &mut DescribeObject<'_>) {
         describe.word(&format!("{N} of"));
         T::describe(describe);
     }

@@ -13,14 +13,15 @@ use bytemuck::cast_slice_mut;
 use egret_net::buf::{Block, Ref, flat};
 use egret_net::rt;
 
-use super::arena::{Arena, Part, is_free};
-use super::class::{Classes, short_name};
+use super::arena::{Arena, ArenaPart, is_free};
+use super::class::{GraphClasses, short_name};
 use super::fault::{Fault, planted};
 use super::head;
 use super::object::Object;
 use super::slot;
 
 /// A block, and where in it the objects of each class are.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Store {
     pub(super) block: Block,
@@ -30,11 +31,13 @@ pub struct Store {
     pub(super) end: usize,
     /// Stamps of new slots.
     pub(super) seed: u32,
+    /// Whether a reference may lead to an object that does not exist: an object was removed.
+    pub(super) may_dangle: bool,
 }
 
 impl Store {
     /// One without objects.
-    pub(super) fn new(classes: &'static Classes, mut block: Block) -> Self {
+    pub(super) fn new(classes: &'static GraphClasses, mut block: Block) -> Self {
         let arenas = classes.all.iter().map(Arena::new).collect();
         let end = head::bytes(classes.all.len());
         let block = if block.extend(end) { block } else { block.another(end) };
@@ -43,7 +46,7 @@ impl Store {
 
     /// One with objects, which lie in `block` as `arenas` say.
     pub(super) fn over(block: Block, arenas: Vec<Arena>, end: usize) -> Self {
-        let mut store = Self { block, arenas, end, seed: 0 };
+        let mut store = Self { block, arenas, end, seed: 0, may_dangle: false };
         store.set_seed(seed());
         store.set_runs();
         store
@@ -212,7 +215,7 @@ impl Store {
     ) -> Ref<T> {
         let count = u32::try_from(count).expect("a slice has less than 2^32 elements");
         let len = bytes.len().next_multiple_of(slot::ALIGN);
-        let start = self.extend(class, Part::Data, len);
+        let start = self.extend(class, ArenaPart::Data, len);
         let words = (start - self.arenas[class].data.start) / slot::ALIGN;
         let words = u32::try_from(words).expect("the slices of a class have less than 32 GiB");
         let (place, fill) = self.block.bytes_mut()[start..start + len].split_at_mut(bytes.len());
@@ -252,6 +255,7 @@ impl Store {
         let Some(at) = arena.at(reference.index(), arena.class.stride) else { return false };
         let header = reference.head() | slot::EMPTY;
         arena.empty += 1;
+        self.may_dangle = true;
         // Slices are not reused: they follow one another, so that none can lie on another.
         if arena.class.element.is_none()
             && is_free(header)
@@ -284,13 +288,13 @@ impl Store {
         let room = room.filter(|room| isize::try_from(*room).is_ok());
         let room = room.expect("no memory has room for so many objects");
         if extent.room < room {
-            self.grow(class, Part::Slots, room.max(extent.room.saturating_mul(2)));
+            self.grow(class, ArenaPart::Slots, room.max(extent.room.saturating_mul(2)));
         }
     }
 
     /// Makes room in a class that has nothing yet.
     pub(super) fn make_room(&mut self, class: usize, slots: usize, data: usize) {
-        for (part, room) in [(Part::Slots, slots), (Part::Data, data)] {
+        for (part, room) in [(ArenaPart::Slots, slots), (ArenaPart::Data, data)] {
             if room > 0 {
                 self.grow(class, part, room);
             }
@@ -349,7 +353,7 @@ impl Store {
     /// The slot after the last one.
     #[inline]
     fn append<T: ?Sized>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
-        let at = self.extend(class, Part::Slots, stride);
+        let at = self.extend(class, ArenaPart::Slots, stride);
         let arena = &mut self.arenas[class];
         assert!((arena.count as usize) < COUNT_MAX, "a class has less than 2^32 objects");
         (at, arena.count_one())
@@ -357,7 +361,7 @@ impl Store {
 
     /// Lengthens a part of the block, and gives where the new bytes begin.
     #[inline]
-    fn extend(&mut self, class: usize, part: Part, bytes: usize) -> usize {
+    fn extend(&mut self, class: usize, part: ArenaPart, bytes: usize) -> usize {
         let extent = self.arenas[class].extent(part);
         if extent.room - extent.len < bytes {
             let more = if extent.room < ROOM_SMALL { 4 } else { 2 };
@@ -367,7 +371,7 @@ impl Store {
         let extent = self.arenas[class].extent(part);
         let start = extent.end();
         extent.len += bytes;
-        if part == Part::Slots {
+        if part == ArenaPart::Slots {
             self.block.lengthen_run(class, bytes / slot::ALIGN);
         }
         start
@@ -376,7 +380,7 @@ impl Store {
     /// Gives a part of the block more room: where it is if it is the last, else behind the
     /// others, else in another block.
     #[cold]
-    fn grow(&mut self, class: usize, part: Part, room: usize) {
+    fn grow(&mut self, class: usize, part: ArenaPart, room: usize) {
         let end = self.end;
         let extent = self.arenas[class].extent(part);
         let is_last = extent.room > 0 && extent.start + extent.room == end;
@@ -397,7 +401,7 @@ impl Store {
     }
 
     /// Moves everything to another block, with `room` for one part.
-    fn relocate(&mut self, class: usize, part: Part, room: usize) {
+    fn relocate(&mut self, class: usize, part: ArenaPart, room: usize) {
         let rooms = self.arenas.iter().map(|arena| arena.slots.room + arena.data.room);
         let needed = head::bytes(self.arenas.len()) + rooms.sum::<usize>() + room;
         let mut block = self.block.another(needed);
@@ -405,7 +409,7 @@ impl Store {
         let from = self.block.bytes();
         let to = block.bytes_mut();
         for (number, arena) in self.arenas.iter_mut().enumerate() {
-            for each in [Part::Slots, Part::Data] {
+            for each in [ArenaPart::Slots, ArenaPart::Data] {
                 let extent = arena.extent(each);
                 to[end..end + extent.len].copy_from_slice(&from[extent.range()]);
                 extent.start = end;

@@ -1,17 +1,16 @@
 //! Graphs over a connection.
 
 use egret_net::buf::Buf;
-use egret_net::rt::Deadline;
-use egret_net::vi::{self, Descriptor, Handed, PostError, Segment, Ticket, TransferError, Vi};
-use thiserror::Error;
+use egret_net::rt::{Deadline, GivenBack};
+use egret_net::vi::{self, Descriptor, Handed, Segment, Ticket, Vi};
 
+use super::error::GraphError;
 use super::graph::Graph;
 use super::object::Object;
-use super::refusal::{Refusal, Refused};
 
 /// Whether a graph is looked at before it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Trust {
+pub enum GraphTrust {
     /// Every object is looked at once.
     #[default]
     Checked,
@@ -21,32 +20,17 @@ pub enum Trust {
     SameProcessImage,
 }
 
-/// Why no graph was received.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RecvError {
-    /// No message came, or it was of another type.
-    #[error(transparent)]
-    Transfer(#[from] TransferError),
-    /// What came is no such graph.
-    #[error("what came is no such graph: {0}")]
-    Refused(#[from] Refusal),
-}
-
 impl<Root: Object> Graph<Root> {
     /// Sends the graph as one message, gathered from where it lies, and waits until that is done.
     ///
     /// # Errors
     ///
-    /// See [`TransferError`].
-    pub fn send(
-        &self,
-        vi: &Vi,
-        tag: u64,
-        deadline: impl Into<Deadline>,
-    ) -> Result<(), TransferError> {
+    /// [`GraphError::Dangling`] if a reference leads to an object that was removed, and
+    /// [`GraphError::Transfer`].
+    pub fn send(&self, vi: &Vi, tag: u64, deadline: impl Into<Deadline>) -> Result<(), GraphError> {
+        self.check_before_sending()?;
         let head = self.head();
-        vi.send_pieces(&self.pieces(&head), Self::kind(), tag, deadline)
+        Ok(vi.send_pieces(&self.pieces(&head), Self::kind(), tag, deadline)?)
     }
 
     /// Waits for the next message, which is to be a graph of at most `bytes_max`; gives it with
@@ -60,16 +44,22 @@ impl<Root: Object> Graph<Root> {
         vi: &Vi,
         bytes_max: usize,
         deadline: impl Into<Deadline>,
-    ) -> Result<(Self, u64), RecvError> {
+    ) -> Result<(Self, u64), GraphError> {
         let (words, tag) = vi.recv_of(Self::kind(), bytes_max as u64, deadline)?;
-        let graph = Self::from_words(words).map_err(|refused| refused.refusal)?;
+        let graph = Self::from_words(words).map_err(|refused| refused.why)?;
         Ok((graph, tag))
     }
 
     /// The graph as a send that can be posted.
-    #[must_use]
-    pub fn into_descriptor(self) -> Descriptor {
-        Descriptor::new(self.into_segment()).of_kind(Self::kind())
+    ///
+    /// # Errors
+    ///
+    /// [`GraphError::Dangling`] if a reference leads to an object that was removed, with the graph.
+    pub fn into_descriptor(self) -> Result<Descriptor, GivenBack<Box<Self>, GraphError>> {
+        match self.check_before_sending() {
+            Ok(()) => Ok(Descriptor::new(self.into_segment()).of_kind(Self::kind())),
+            Err(why) => Err(GivenBack { why, what: Box::new(self) }),
+        }
     }
 
     /// A receive for a graph of at most `bytes_max`, to be posted; its completion becomes a
@@ -86,14 +76,23 @@ impl<Root: Object> Graph<Root> {
     ///
     /// # Errors
     ///
-    /// If it was not posted; the memory of the graph is inside.
-    pub fn hand_over(self, vi: &Vi, tag: u64) -> Result<Ticket, PostError> {
-        match self.into_segment().into_buf() {
+    /// If the graph was not posted, or a reference leads to an object that was removed
+    /// ([`GraphError::Dangling`]); with the memory of the graph.
+    pub fn hand_over(self, vi: &Vi, tag: u64) -> Result<Ticket, GivenBack<Segment, GraphError>> {
+        if let Err(why) = self.check_before_sending() {
+            return Err(GivenBack { why, what: self.into_segment() });
+        }
+        let posted = match self.into_segment().into_buf() {
             Ok(buf) => vi.hand_over_of(buf, Self::kind(), tag),
             Err(segment) => {
                 vi.post_send(Descriptor::new(segment).with_tag(tag).of_kind(Self::kind()))
             }
-        }
+        };
+        posted.map_err(|refused| {
+            let memory = refused.what.into_segments().next();
+            let what = memory.expect("a descriptor of one segment was posted");
+            GivenBack { why: GraphError::NotPosted(refused.why), what }
+        })
     }
 
     /// The graph that was handed over on `vi`, to be used where it is.
@@ -101,16 +100,22 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// If it is refused; with what came.
-    pub fn from_handed(handed: Handed, vi: &Vi, trust: Trust) -> Result<Self, Refused<Handed>> {
-        let is_image = vi.trust() == vi::Trust::Cooperating && trust == Trust::SameProcessImage;
-        let buffer = |refused: Refused<Buf>| {
-            let memory = Handed::Buffer(refused.memory);
-            Refused { refusal: refused.refusal, memory }
+    pub fn from_handed(
+        handed: Handed,
+        vi: &Vi,
+        trust: GraphTrust,
+    ) -> Result<Self, GivenBack<Handed, GraphError>> {
+        let is_image =
+            vi.trust() == vi::Trust::Cooperating && trust == GraphTrust::SameProcessImage;
+        let buffer = |refused: GivenBack<Buf, GraphError>| {
+            let what = Handed::Buffer(refused.what);
+            GivenBack { why: refused.why, what }
         };
         match handed {
             Handed::Buffer(buf) => Self::from_buf_if(buf, !is_image).map_err(buffer),
-            Handed::Copy(bytes) => Self::from_bytes(&bytes)
-                .map_err(|refusal| Refused { refusal, memory: Handed::Copy(bytes) }),
+            Handed::Copy(bytes) => {
+                Self::from_bytes(&bytes).map_err(|why| GivenBack { why, what: Handed::Copy(bytes) })
+            }
         }
     }
 }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 use super::{arc, rc};
 use crate::describe::Describe;
-use crate::error::{Invalid, ReadError, WriteError};
+use crate::error::{Invalid, WireError};
 use crate::reader::Reader;
-use crate::share::State;
-use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
+use crate::share::SharedState;
+use crate::wire::{Boxed, FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 impl<T: Wire + Copy> Wire for Cell<T> {
-    const SIZE: Size = T::SIZE;
+    const SIZE: WireSize = T::SIZE;
     fn describe(d: &mut Describe) {
         T::describe(d);
     }
@@ -51,7 +51,7 @@ fn unlocked<G>(taken: Result<G, TryLockError<G>>) -> Option<G> {
 macro_rules! cells {
     ($($type:ident |$cell:ident| $look:expr, |$full:ident| $fill:expr;)*) => {$(
         impl<T: Wire> Wire for $type<T> {
-            const SIZE: Size = Size::at_least(T::SIZE.min);
+            const SIZE: WireSize = WireSize::at_least(T::SIZE.min);
             fn describe(d: &mut Describe) {
                 T::describe(d);
             }
@@ -59,7 +59,7 @@ macro_rules! cells {
                 let $cell = self;
                 match $look {
                     Some(value) => w.copied(|w| value.write(w)),
-                    None => Err(w.fail(WriteError::InUse(type_name::<Self>()))),
+                    None => Err(w.fail(WireError::InUse(type_name::<Self>()))),
                 }
             }
             fn give(&mut self, w: &mut Writer<'static>) -> Written {
@@ -83,7 +83,7 @@ macro_rules! cells {
             {
                 let Some(blank) = Self::blank() else { return rc::build(r, id) };
                 let shared = Rc::new(blank);
-                let unravel = |state: &State| {
+                let unravel = |state: &SharedState| {
                     if let Some(shared) = Self::rc_of(state) {
                         drop(T::blank().map(|blank| swap(&*shared, blank)));
                     }
@@ -98,7 +98,7 @@ macro_rules! cells {
             {
                 let Some(blank) = Self::blank() else { return arc::build(r, id) };
                 let shared = Arc::new(blank);
-                let unravel = |state: &State| {
+                let unravel = |state: &SharedState| {
                     if let Some(shared) = Self::arc_of(state) {
                         drop(T::blank().map(|blank| swap(&*shared, blank)));
                     }
@@ -136,7 +136,7 @@ fn filled(r: &mut Reader<'_>, was_free: bool) -> Result<(), Stop> {
     if was_free {
         return Ok(());
     }
-    Err(r.fail(ReadError::Custom("a cell was in use while it was read".to_owned())))
+    Err(r.fail(WireError::Custom("a cell was in use while it was read".to_owned())))
 }
 
 cells! {

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
 
 use crate::describe::Describe;
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::reader::Reader;
-use crate::wire::{FromWire, Size, Stop, Wire, Written};
+use crate::wire::{FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 /// Writes the pairs of a map, given how many there are.
@@ -60,7 +60,7 @@ pub(crate) fn read_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
         for _ in 0..len {
             let (key, value) = r.element()?;
             if !insert(&mut map, key, value) {
-                return Err(r.fail(ReadError::Duplicate));
+                return Err(r.fail(WireError::Duplicate));
             }
         }
         Ok(map)
@@ -82,7 +82,7 @@ pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
         for _ in 0..len {
             let element = r.element()?;
             if !insert(&mut set, element) {
-                return Err(r.fail(ReadError::Duplicate));
+                return Err(r.fail(WireError::Duplicate));
             }
         }
         Ok(set)
@@ -123,7 +123,7 @@ fn describe_map<K: Wire, V: Wire>(d: &mut Describe) {
 }
 
 impl<K: Wire, V: Wire> Wire for BTreeMap<K, V> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         describe_map::<K, V>(d);
     }
@@ -147,7 +147,7 @@ impl<'a, K: FromWire<'a> + Ord, V: FromWire<'a>> FromWire<'a> for BTreeMap<K, V>
 }
 
 impl<K: Wire, V: Wire, S> Wire for HashMap<K, V, S> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         describe_map::<K, V>(d);
     }
@@ -169,7 +169,7 @@ where
 }
 
 impl<T: Wire> Wire for BTreeSet<T> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         d.group("set", T::describe);
     }
@@ -188,7 +188,7 @@ impl<'a, T: FromWire<'a> + Ord> FromWire<'a> for BTreeSet<T> {
 }
 
 impl<T: Wire, S> Wire for HashSet<T, S> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         d.group("set", T::describe);
     }

@@ -34,7 +34,7 @@ macro_rules! through {
     ($([$($generics:tt)*])? $type:ty as $other:ty, $name:literal,
      |$value:ident| $to:expr, |$read:ident| $from:expr) => {
         impl<$($($generics)*)?> $crate::Wire for $type {
-            const SIZE: $crate::Size = <$other as $crate::Wire>::SIZE;
+            const SIZE: $crate::WireSize = <$other as $crate::Wire>::SIZE;
             fn describe(d: &mut $crate::Describe) {
                 d.word($name);
             }

@@ -9,14 +9,14 @@ use egret_net::vi::Segment;
 use super::{pick, put, through};
 use crate::describe::Describe;
 use crate::error::Invalid;
-use crate::reader::{Reader, Rest};
-use crate::wire::{Bulk, FromWire, Size, Stop, Wire, Written};
-use crate::writer::{Room, Writer};
+use crate::reader::{Reader, ShortReader};
+use crate::wire::{Bulk, FromWire, Stop, Wire, WireSize, Written};
+use crate::writer::{ShortWriter, Writer};
 
 macro_rules! numbers {
     ($($type:ident)*) => {$(
         impl Wire for $type {
-            const SIZE: Size = Size::fixed(size_of::<$type>());
+            const SIZE: WireSize = WireSize::fixed(size_of::<$type>());
             fn describe(d: &mut Describe) {
                 d.word(stringify!($type));
             }
@@ -35,7 +35,7 @@ macro_rules! numbers {
                 *run = rest;
             }
             #[inline(always)]
-            fn write_short_list(slice: &[Self], room: &mut Room<'_>) -> bool {
+            fn write_short_list(slice: &[Self], room: &mut ShortWriter<'_>) -> bool {
                 room.list(slice)
             }
             #[inline]
@@ -70,7 +70,7 @@ macro_rules! numbers {
                 Ok(bytemuck::pod_read_unaligned(head))
             }
             #[inline(always)]
-            fn read_short_list(rest: &mut Rest<'a>) -> Option<Vec<Self>> {
+            fn read_short_list(rest: &mut ShortReader<'a>) -> Option<Vec<Self>> {
                 rest.list().map(<[Self]>::to_vec)
             }
             #[inline]
@@ -137,7 +137,7 @@ through!(bool as u8, "bool", |value| u8::from(*value), |read| match read {
 through!(char as u32, "char", |value| u32::from(*value), |read| char::from_u32(read));
 
 impl<T: Wire> Wire for Wrapping<T> {
-    const SIZE: Size = T::SIZE;
+    const SIZE: WireSize = T::SIZE;
     fn describe(d: &mut Describe) {
         T::describe(d);
     }

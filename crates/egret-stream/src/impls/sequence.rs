@@ -2,6 +2,7 @@
 
 use std::borrow::{Borrow, Cow};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use egret_net::vi::Segment;
 
 use crate::describe::Describe;
 use crate::error::Invalid;
-use crate::reader::{Reader, Rest};
-use crate::share::State;
-use crate::wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
-use crate::writer::{Room, Writer};
+use crate::reader::{Reader, ShortReader};
+use crate::share::SharedState;
+use crate::wire::{Boxed, Bulk, FromWire, InPlace, Stop, Wire, WireSize, Written};
+use crate::writer::{ShortWriter, Writer};
 
 impl<T: Wire> Wire for [T] {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         d.group("list", T::describe);
     }
@@ -26,7 +27,7 @@ impl<T: Wire> Wire for [T] {
         T::write_list(self, w)
     }
     #[inline(always)]
-    fn write_short(&self, room: &mut Room<'_>) -> bool {
+    fn write_short(&self, room: &mut ShortWriter<'_>) -> bool {
         T::write_short_list(self, room)
     }
     fn give_arc(arc: &Arc<Self>, w: &mut Writer<'static>) -> Written {
@@ -36,7 +37,7 @@ impl<T: Wire> Wire for [T] {
 }
 
 impl<T: Wire> Wire for Vec<T> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         <[T]>::describe(d);
     }
@@ -45,7 +46,7 @@ impl<T: Wire> Wire for Vec<T> {
         self.as_slice().write(w)
     }
     #[inline(always)]
-    fn write_short(&self, room: &mut Room<'_>) -> bool {
+    fn write_short(&self, room: &mut ShortWriter<'_>) -> bool {
         T::write_short_list(self, room)
     }
     #[inline]
@@ -64,7 +65,7 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for Vec<T> {
         T::read_list(r)
     }
     #[inline(always)]
-    fn read_short(rest: &mut Rest<'a>) -> Option<Self> {
+    fn read_short(rest: &mut ShortReader<'a>) -> Option<Self> {
         T::read_short_list(rest)
     }
 }
@@ -75,7 +76,7 @@ impl<'a: 'b, 'b, T: Bulk> FromWire<'a> for &'b [T] {
         r.list_in_place()
     }
     #[inline(always)]
-    fn read_short(rest: &mut Rest<'a>) -> Option<Self> {
+    fn read_short(rest: &mut ShortReader<'a>) -> Option<Self> {
         rest.list()
     }
 }
@@ -98,7 +99,7 @@ impl<'a: 'b, 'b, T: FromWire<'a> + Clone + 'a> FromWire<'a> for Cow<'b, [T]> {
 }
 
 impl<B: Wire + ToOwned + ?Sized> Wire for Cow<'_, B> {
-    const SIZE: Size = B::SIZE;
+    const SIZE: WireSize = B::SIZE;
     fn describe(d: &mut Describe) {
         B::describe(d);
     }
@@ -112,7 +113,7 @@ impl<B: Wire + ToOwned + ?Sized> Wire for Cow<'_, B> {
 }
 
 impl<T: Wire + ?Sized> Wire for &T {
-    const SIZE: Size = T::SIZE;
+    const SIZE: WireSize = T::SIZE;
     fn describe(d: &mut Describe) {
         T::describe(d);
     }
@@ -121,7 +122,7 @@ impl<T: Wire + ?Sized> Wire for &T {
         (**self).write(w)
     }
     #[inline(always)]
-    fn write_short(&self, room: &mut Room<'_>) -> bool {
+    fn write_short(&self, room: &mut ShortWriter<'_>) -> bool {
         (**self).write_short(room)
     }
     #[inline(always)]
@@ -131,7 +132,7 @@ impl<T: Wire + ?Sized> Wire for &T {
 }
 
 impl<T: Wire + ?Sized> Wire for Box<T> {
-    const SIZE: Size = Size::at_least(T::SIZE.min);
+    const SIZE: WireSize = WireSize::at_least(T::SIZE.min);
     fn describe(d: &mut Describe) {
         T::describe(d);
     }
@@ -172,14 +173,14 @@ impl<'a, T: FromWire<'a>> Boxed<'a> for T {
         r.charge::<T>(size_of::<T>())?;
         r.nested::<T, _, _>(|r| T::read_shared_arc(r, id))
     }
-    fn rc_state(shared: &Rc<Self>) -> State
+    fn rc_state(shared: &Rc<Self>) -> SharedState
     where
         Self: 'static,
     {
         let shared: Rc<Self> = Rc::clone(shared);
-        State::Rc(shared)
+        SharedState::Rc(shared)
     }
-    fn rc_of(state: &State) -> Option<Rc<Self>>
+    fn rc_of(state: &SharedState) -> Option<Rc<Self>>
     where
         Self: 'static,
     {
@@ -210,7 +211,7 @@ impl<'a, T: FromWire<'a>> Boxed<'a> for [T] {
 }
 
 impl<T: Wire, const N: usize> Wire for [T; N] {
-    const SIZE: Size = T::SIZE.times(N);
+    const SIZE: WireSize = T::SIZE.times(N);
     fn describe(d: &mut Describe) {
         d.group(&format!("array of {N}"), T::describe);
     }
@@ -249,7 +250,7 @@ impl<'a, T: FromWire<'a>, const N: usize> FromWire<'a> for [T; N] {
 }
 
 impl<T: Wire> Wire for VecDeque<T> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         d.group("deque", T::describe);
     }
@@ -271,8 +272,26 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for VecDeque<T> {
     }
 }
 
+impl Wire for Infallible {
+    const SIZE: WireSize = WireSize::at_least(0);
+
+    fn describe(d: &mut Describe) {
+        d.word("never");
+    }
+
+    fn write<'w>(&'w self, _: &mut Writer<'w>) -> Written {
+        match *self {}
+    }
+}
+
+impl<'a> FromWire<'a> for Infallible {
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        Err(r.fail(Invalid::new("value of a type that has none")))
+    }
+}
+
 impl<T: ?Sized> Wire for PhantomData<T> {
-    const SIZE: Size = Size::fixed(0);
+    const SIZE: WireSize = WireSize::fixed(0);
     fn describe(d: &mut Describe) {
         d.word("nothing");
     }
@@ -295,7 +314,7 @@ impl<'a, T: ?Sized> FromWire<'a> for PhantomData<T> {
 macro_rules! buffers {
     ($($type:ident)*) => {$(
         impl<T: Bulk> Wire for $type<T> {
-            const SIZE: Size = Size::at_least(4);
+            const SIZE: WireSize = WireSize::at_least(4);
             fn describe(d: &mut Describe) {
                 <[T]>::describe(d);
             }
@@ -310,7 +329,7 @@ macro_rules! buffers {
 buffers!(Typed Held);
 
 impl<T: Bulk> Wire for Shared<T> {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         <[T]>::describe(d);
     }

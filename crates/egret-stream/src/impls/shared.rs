@@ -5,10 +5,10 @@ use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::describe::Describe;
-use crate::error::WriteError;
+use crate::error::WireError;
 use crate::reader::Reader;
-use crate::share::Seen;
-use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
+use crate::share::SharedProgress;
+use crate::wire::{Boxed, FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 /// A number that says: nothing is there.
@@ -29,17 +29,19 @@ fn write<'w, T: Wire + ?Sized>(
     contents: impl FnOnce(&mut Writer<'w>) -> Written,
 ) -> Written {
     match w.shared().meet(address, type_name::<T>()) {
-        Ok(Seen::New(number)) => {
+        Ok(SharedProgress::New(number)) => {
             w.array(NEW.to_le_bytes())?;
             contents(w)?;
             w.shared().finish(number);
             Ok(())
         }
-        Ok(Seen::Open(_)) if !is_weak && !T::is_fillable() => {
-            Err(w.fail(WriteError::StrongCycle(type_name::<T>())))
+        Ok(SharedProgress::Open(_)) if !is_weak && !T::is_fillable() => {
+            Err(w.fail(WireError::StrongCycle(type_name::<T>())))
         }
-        Ok(Seen::Open(number) | Seen::Done(number)) => w.array((number + 1).to_le_bytes()),
-        Err(first) => Err(w.fail(WriteError::TwoViews { first, second: type_name::<T>() })),
+        Ok(SharedProgress::Open(number) | SharedProgress::Done(number)) => {
+            w.array((number + 1).to_le_bytes())
+        }
+        Err(first) => Err(w.fail(WireError::TwoViews { first, second: type_name::<T>() })),
     }
 }
 
@@ -86,7 +88,7 @@ macro_rules! shared {
             }
 
             impl<T: Wire + ?Sized> Wire for $shared<T> {
-                const SIZE: Size = Size::at_least(4);
+                const SIZE: WireSize = WireSize::at_least(4);
                 fn describe(d: &mut Describe) {
                     d.group("shared", T::describe);
                 }
@@ -113,7 +115,7 @@ macro_rules! shared {
             }
 
             impl<T: Wire + 'static> Wire for Weak<T> {
-                const SIZE: Size = Size::at_least(4);
+                const SIZE: WireSize = WireSize::at_least(4);
                 fn describe(d: &mut Describe) {
                     d.group("weak", T::describe);
                 }

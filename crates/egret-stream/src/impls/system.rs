@@ -7,7 +7,7 @@ use super::through;
 use crate::describe::Describe;
 use crate::error::Invalid;
 use crate::reader::Reader;
-use crate::wire::{FromWire, Size, Stop, Wire, Written};
+use crate::wire::{FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 through!(
@@ -56,7 +56,7 @@ const NANOS: u32 = 1_000_000_000;
 macro_rules! families {
     ($($type:ident $name:literal)*) => {$(
         impl Wire for $type {
-            const SIZE: Size = Size::at_least(5);
+            const SIZE: WireSize = WireSize::at_least(5);
             fn describe(d: &mut Describe) {
                 d.word($name);
             }

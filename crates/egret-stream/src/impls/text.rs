@@ -10,13 +10,13 @@ use std::sync::Arc;
 use egret_net::vi::Segment;
 
 use crate::describe::Describe;
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::reader::Reader;
-use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
-use crate::writer::{Room, Writer};
+use crate::wire::{Boxed, FromWire, Stop, Wire, WireSize, Written};
+use crate::writer::{ShortWriter, Writer};
 
 impl Wire for str {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         d.word("string");
     }
@@ -25,13 +25,13 @@ impl Wire for str {
         w.list(self.as_bytes())
     }
     #[inline(always)]
-    fn write_short(&self, room: &mut Room<'_>) -> bool {
+    fn write_short(&self, room: &mut ShortWriter<'_>) -> bool {
         room.list(self.as_bytes())
     }
 }
 
 impl Wire for String {
-    const SIZE: Size = Size::at_least(4);
+    const SIZE: WireSize = WireSize::at_least(4);
     fn describe(d: &mut Describe) {
         str::describe(d);
     }
@@ -40,7 +40,7 @@ impl Wire for String {
         self.as_str().write(w)
     }
     #[inline(always)]
-    fn write_short(&self, room: &mut Room<'_>) -> bool {
+    fn write_short(&self, room: &mut ShortWriter<'_>) -> bool {
         self.as_str().write_short(room)
     }
     fn give(&mut self, w: &mut Writer<'static>) -> Written {
@@ -70,12 +70,12 @@ impl<'a> FromWire<'a> for String {
 /// A string that lies in two chunks.
 #[cold]
 fn joined(r: &mut Reader<'_>, len: usize) -> Result<String, Stop> {
-    String::from_utf8(r.bulk(len)?).map_err(|_| r.fail(ReadError::NotUtf8))
+    String::from_utf8(r.bulk(len)?).map_err(|_| r.fail(WireError::NotUtf8))
 }
 
 #[inline]
 fn checked<'a>(r: &mut Reader<'_>, bytes: &'a [u8]) -> Result<&'a str, Stop> {
-    str::from_utf8(bytes).map_err(|_| r.fail(ReadError::NotUtf8))
+    str::from_utf8(bytes).map_err(|_| r.fail(WireError::NotUtf8))
 }
 
 impl<'a: 'b, 'b> FromWire<'a> for &'b str {
@@ -84,7 +84,7 @@ impl<'a: 'b, 'b> FromWire<'a> for &'b str {
         let len = r.length(1)?;
         match r.whole(len)? {
             Some(bytes) => checked(r, bytes),
-            None => Err(r.fail(ReadError::Split("a string"))),
+            None => Err(r.fail(WireError::Split("a string"))),
         }
     }
 }
@@ -115,7 +115,7 @@ impl<'a> Boxed<'a> for str {
 macro_rules! system_strings {
     ($($owned:ident $borrowed:ident $name:literal)*) => {$(
         impl Wire for $borrowed {
-            const SIZE: Size = Size::at_least(4);
+            const SIZE: WireSize = WireSize::at_least(4);
             fn describe(d: &mut Describe) {
                 d.word($name);
             }
@@ -125,7 +125,7 @@ macro_rules! system_strings {
             }
         }
         impl Wire for $owned {
-            const SIZE: Size = Size::at_least(4);
+            const SIZE: WireSize = WireSize::at_least(4);
             fn describe(d: &mut Describe) {
                 d.word($name);
             }

@@ -5,13 +5,13 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 use crate::describe::Describe;
 use crate::error::Invalid;
 use crate::reader::Reader;
-use crate::wire::{FromWire, Size, Stop, Wire, Written};
+use crate::wire::{FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 macro_rules! tuples {
     ($(($($name:ident $at:tt),*))*) => {$(
         impl<$($name: Wire),*> Wire for ($($name,)*) {
-            const SIZE: Size = Size::fixed(0)$(.and($name::SIZE))*;
+            const SIZE: WireSize = WireSize::fixed(0)$(.and($name::SIZE))*;
             fn describe(d: &mut Describe) {
                 d.group("tuple", |_d| { $(_d.field::<$name>(stringify!($at));)* });
             }
@@ -68,7 +68,7 @@ tuples! {
 }
 
 impl<T: Wire> Wire for Option<T> {
-    const SIZE: Size = Size::at_least(1);
+    const SIZE: WireSize = WireSize::at_least(1);
     fn describe(d: &mut Describe) {
         d.group("option", T::describe);
     }
@@ -109,7 +109,7 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for Option<T> {
 }
 
 impl<T: Wire, E: Wire> Wire for Result<T, E> {
-    const SIZE: Size = Size::at_least(1);
+    const SIZE: WireSize = WireSize::at_least(1);
     fn describe(d: &mut Describe) {
         d.group("result", |d| {
             d.field::<T>("Ok");
@@ -155,7 +155,7 @@ impl<'a, T: FromWire<'a>, E: FromWire<'a>> FromWire<'a> for Result<T, E> {
 macro_rules! ranges {
     ($($type:ident $name:literal ($($part:ident),*) |$range:ident| $parts:expr, $make:expr;)*) => {$(
         impl<T: Wire> Wire for $type<T> {
-            const SIZE: Size = Size::fixed(0)$(.and({ let $part = T::SIZE; $part }))*;
+            const SIZE: WireSize = WireSize::fixed(0)$(.and({ let $part = T::SIZE; $part }))*;
             fn describe(d: &mut Describe) {
                 d.group($name, T::describe);
             }
@@ -193,7 +193,7 @@ ranges! {
 }
 
 impl Wire for RangeFull {
-    const SIZE: Size = Size::fixed(0);
+    const SIZE: WireSize = WireSize::fixed(0);
     fn describe(d: &mut Describe) {
         d.word("range full");
     }

@@ -3,7 +3,7 @@
 use std::any::type_name;
 
 use super::Reader;
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
 use crate::wire::Stop;
 
@@ -15,14 +15,14 @@ pub const MEMORY_BYTES: usize = 4 << 20;
 pub const MEMORY_FACTOR: usize = 64;
 
 /// What is left of the memory that a reader may take.
-pub(super) struct Budget {
+pub(super) struct MemoryBudget {
     left: usize,
     /// What there was in the beginning; `None` until [`MEMORY_BYTES`] are used up and the length
     /// of the stream counts.
     total: Option<usize>,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(super) const fn new() -> Self {
         Self { left: MEMORY_BYTES, total: None }
     }
@@ -50,7 +50,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     ///
-    /// The reader knows why: [`ReadError::Memory`].
+    /// The reader knows why: [`WireError::Memory`].
     #[inline(always)]
     pub fn charge<T: ?Sized>(&mut self, bytes: usize) -> Result<(), Stop> {
         match self.budget.left.checked_sub(bytes) {
@@ -67,7 +67,7 @@ impl Reader<'_> {
         let budget = self.budget.extend(stream);
         let left = self.budget.left;
         if bytes > left && !planted(Fault::TrustedLength) {
-            return Err(self.fail(ReadError::Memory { name: name(), needed: bytes, left, budget }));
+            return Err(self.fail(WireError::Memory { name: name(), needed: bytes, left, budget }));
         }
         self.budget.left = left.saturating_sub(bytes);
         Ok(())

@@ -2,12 +2,12 @@
 
 use std::any::type_name;
 
-use super::{Rare, Reader};
+use super::{Reader, ReaderExtras};
 use crate::depth;
 use crate::dynamic::Names;
-use crate::error::{Invalid, ReadError};
+use crate::error::{Invalid, WireError};
 use crate::fault::{Fault, planted};
-use crate::share::Found;
+use crate::share::ReadShares;
 use crate::wire::{Bulk, FromWire, Stop};
 use crate::writer::{LONG, padding};
 
@@ -15,7 +15,7 @@ use crate::writer::{LONG, padding};
 impl<'a> Reader<'a> {
     /// Notes why reading stops.
     #[cold]
-    pub fn fail(&mut self, why: impl Into<ReadError>) -> Stop {
+    pub fn fail(&mut self, why: impl Into<WireError>) -> Stop {
         let why = why.into();
         self.rare().why.get_or_insert(why);
         Stop::new()
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         if bytes <= left {
             return Ok(());
         }
-        Err(self.fail(ReadError::End { needed: bytes, left }))
+        Err(self.fail(WireError::End { needed: bytes, left }))
     }
 
     /// Reads a value of a fixed size, with one look at what is left.
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// The reader knows why; [`ReadError::Split`] and [`ReadError::Misaligned`] are
+    /// The reader knows why; [`WireError::Split`] and [`WireError::Misaligned`] are
     /// only about reading in place.
     pub fn in_place<T: Bulk>(&mut self, len: usize) -> Result<&'a [T], Stop> {
         // None at all lie nowhere, and so never wrong.
@@ -222,11 +222,11 @@ impl<'a> Reader<'a> {
         }
         self.skip_padding::<T>(len)?;
         let Some(bytes) = self.whole(len.saturating_mul(size_of::<T>()))? else {
-            return Err(self.fail(ReadError::Split(type_name::<[T]>())));
+            return Err(self.fail(WireError::Split(type_name::<[T]>())));
         };
         match bytemuck::try_cast_slice(bytes) {
             Ok(elements) => Ok(elements),
-            Err(_) => Err(self.fail(ReadError::Misaligned(type_name::<[T]>()))),
+            Err(_) => Err(self.fail(WireError::Misaligned(type_name::<[T]>()))),
         }
     }
 
@@ -357,13 +357,13 @@ impl<'a> Reader<'a> {
         read: impl FnOnce(&mut Self) -> Result<R, E>,
     ) -> Result<R, E> {
         if !self.floor.is_below(depth::here()) {
-            return Err(self.fail(ReadError::TooDeep(type_name::<T>())).into());
+            return Err(self.fail(WireError::TooDeep(type_name::<T>())).into());
         }
         read(self)
     }
 
     #[inline]
-    pub(crate) fn shared(&mut self) -> &mut Found {
+    pub(crate) fn shared(&mut self) -> &mut ReadShares {
         self.rare().shared.get_or_insert_default()
     }
 
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(super) fn rare(&mut self) -> &mut Rare<'a> {
+    pub(super) fn rare(&mut self) -> &mut ReaderExtras<'a> {
         self.rare.get_or_insert_default()
     }
 }

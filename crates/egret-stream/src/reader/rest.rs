@@ -1,20 +1,20 @@
 //! Values that take one look at what is left.
 
 use super::Reader;
-use crate::error::ReadError;
+use crate::error::WireError;
 use crate::wire::{Bulk, FromWire};
 use crate::writer::{LONG, padding};
 
 /// What is left of a chunk, for short values: those of a fixed size, and lists of
 /// elements that travel as the bytes they are. They are read as a whole or not at all.
 #[derive(Debug, Clone, Copy)]
-pub struct Rest<'a> {
+pub struct ShortReader<'a> {
     pub(super) bytes: &'a [u8],
     /// Where in the stream the chunk ends.
     pub(super) end: usize,
 }
 
-impl<'a> Rest<'a> {
+impl<'a> ShortReader<'a> {
     /// All of a stream.
     #[inline(always)]
     pub(super) const fn new(bytes: &'a [u8]) -> Self {
@@ -58,15 +58,15 @@ impl<'a> Rest<'a> {
 /// ```
 /// let message = [3, 0, 0, 0, b't', b'e', b'a'];
 /// assert_eq!(egret_stream::read::<&str>(&message)?, "tea");
-/// # Ok::<(), egret_stream::ReadError>(())
+/// # Ok::<(), egret_stream::WireError>(())
 /// ```
 ///
 /// # Errors
 ///
-/// See [`ReadError`].
+/// See [`WireError`].
 #[inline]
-pub fn read<'a, T: FromWire<'a>>(bytes: &'a [u8]) -> Result<T, ReadError> {
-    let mut rest = Rest::new(bytes);
+pub fn read<'a, T: FromWire<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
+    let mut rest = ShortReader::new(bytes);
     match T::read_short(&mut rest) {
         Some(value) if rest.bytes.is_empty() => Ok(value),
         _ => read_long(bytes),
@@ -74,7 +74,7 @@ pub fn read<'a, T: FromWire<'a>>(bytes: &'a [u8]) -> Result<T, ReadError> {
 }
 
 #[inline(never)]
-fn read_long<'a, T: FromWire<'a>>(bytes: &'a [u8]) -> Result<T, ReadError> {
+fn read_long<'a, T: FromWire<'a>>(bytes: &'a [u8]) -> Result<T, WireError> {
     Reader::new(bytes).read_last()
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ::serde::de::{self, DeserializeSeed, IntoDeserializer, Visitor};
 
-use super::{Error, VariantTag};
+use super::{SerdeError, VariantTag};
 use crate::error::Invalid;
 use crate::reader::Reader;
 use crate::wire::FromWire;
@@ -18,26 +18,26 @@ impl<'a> De<'_, 'a> {
     fn inner<V: Visitor<'a>>(
         self,
         visitor: V,
-        visit: impl FnOnce(V, &mut Reader<'a>) -> Result<V::Value, Error>,
-    ) -> Result<V::Value, Error> {
+        visit: impl FnOnce(V, &mut Reader<'a>) -> Result<V::Value, SerdeError>,
+    ) -> Result<V::Value, SerdeError> {
         self.0.charge::<V::Value>(size_of::<V::Value>())?;
-        self.0.nested::<V::Value, _, Error>(|r| visit(visitor, r))
+        self.0.nested::<V::Value, _, SerdeError>(|r| visit(visitor, r))
     }
 
-    fn parts<V: Visitor<'a>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
+    fn parts<V: Visitor<'a>>(self, len: usize, visitor: V) -> Result<V::Value, SerdeError> {
         self.inner(visitor, |visitor, r| {
-            visitor.visit_seq(Parts { r, left: len, is_marked: false })
+            visitor.visit_seq(ElementsLeft { r, left: len, is_marked: false })
         })
     }
 
-    fn refuse<T>(self) -> Result<T, Error> {
-        Err(Error::Custom("a type that wants to be told what comes cannot be read".to_owned()))
+    fn refuse<T>(self) -> Result<T, SerdeError> {
+        Err(SerdeError::Custom("a type that wants to be told what comes cannot be read".to_owned()))
     }
 }
 
 macro_rules! numbers {
     ($($method:ident $visit:ident $type:ty;)*) => {$(
-        fn $method<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+        fn $method<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
             let value = <$type>::read(self.0)?;
             visitor.$visit(value)
         }
@@ -45,7 +45,7 @@ macro_rules! numbers {
 }
 
 impl<'a> de::Deserializer<'a> for De<'_, 'a> {
-    type Error = Error;
+    type Error = SerdeError;
 
     numbers! {
         deserialize_bool visit_bool bool;
@@ -65,31 +65,31 @@ impl<'a> de::Deserializer<'a> for De<'_, 'a> {
         deserialize_string visit_string String;
     }
 
-    fn deserialize_any<V: Visitor<'a>>(self, _: V) -> Result<V::Value, Error> {
+    fn deserialize_any<V: Visitor<'a>>(self, _: V) -> Result<V::Value, SerdeError> {
         self.refuse()
     }
-    fn deserialize_ignored_any<V: Visitor<'a>>(self, _: V) -> Result<V::Value, Error> {
+    fn deserialize_ignored_any<V: Visitor<'a>>(self, _: V) -> Result<V::Value, SerdeError> {
         self.refuse()
     }
-    fn deserialize_identifier<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_identifier<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         self.deserialize_u32(visitor)
     }
-    fn deserialize_str<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_str<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match Cow::<'a, str>::read(self.0)? {
             Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
             Cow::Owned(text) => visitor.visit_string(text),
         }
     }
-    fn deserialize_bytes<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_bytes<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match Cow::<'a, [u8]>::read(self.0)? {
             Cow::Borrowed(bytes) => visitor.visit_borrowed_bytes(bytes),
             Cow::Owned(bytes) => visitor.visit_byte_buf(bytes),
         }
     }
-    fn deserialize_byte_buf<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_byte_buf<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         visitor.visit_byte_buf(Vec::read(self.0)?)
     }
-    fn deserialize_option<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_option<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         match self.0.array()? {
             [0] => {
                 self.0.charge::<V::Value>(size_of::<V::Value>())?;
@@ -99,28 +99,34 @@ impl<'a> de::Deserializer<'a> for De<'_, 'a> {
             _ => Err(self.0.fail(Invalid::new("option")).into()),
         }
     }
-    fn deserialize_unit<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_unit<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         visitor.visit_unit()
     }
     fn deserialize_unit_struct<V: Visitor<'a>>(
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SerdeError> {
         visitor.visit_unit()
     }
     fn deserialize_newtype_struct<V: Visitor<'a>>(
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SerdeError> {
         self.inner(visitor, |visitor, r| visitor.visit_newtype_struct(De(r)))
     }
-    fn deserialize_seq<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_seq<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         let left = self.0.length(1)?;
-        self.inner(visitor, |visitor, r| visitor.visit_seq(Parts { r, left, is_marked: true }))
+        self.inner(visitor, |visitor, r| {
+            visitor.visit_seq(ElementsLeft { r, left, is_marked: true })
+        })
     }
-    fn deserialize_tuple<V: Visitor<'a>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_tuple<V: Visitor<'a>>(
+        self,
+        len: usize,
+        visitor: V,
+    ) -> Result<V::Value, SerdeError> {
         self.parts(len, visitor)
     }
     fn deserialize_tuple_struct<V: Visitor<'a>>(
@@ -128,19 +134,21 @@ impl<'a> de::Deserializer<'a> for De<'_, 'a> {
         _: &'static str,
         len: usize,
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SerdeError> {
         self.parts(len, visitor)
     }
-    fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, SerdeError> {
         let left = self.0.length(1)?;
-        self.inner(visitor, |visitor, r| visitor.visit_map(Parts { r, left, is_marked: true }))
+        self.inner(visitor, |visitor, r| {
+            visitor.visit_map(ElementsLeft { r, left, is_marked: true })
+        })
     }
     fn deserialize_struct<V: Visitor<'a>>(
         self,
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SerdeError> {
         self.parts(fields.len(), visitor)
     }
     fn deserialize_enum<V: Visitor<'a>>(
@@ -148,7 +156,7 @@ impl<'a> de::Deserializer<'a> for De<'_, 'a> {
         _: &'static str,
         _: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SerdeError> {
         self.inner(visitor, |visitor, r| visitor.visit_enum(De(r)))
     }
     fn is_human_readable(&self) -> bool {
@@ -157,20 +165,20 @@ impl<'a> de::Deserializer<'a> for De<'_, 'a> {
 }
 
 /// The parts that are left of something.
-struct Parts<'s, 'a> {
+struct ElementsLeft<'s, 'a> {
     r: &'s mut Reader<'a>,
     left: usize,
     /// Whether a byte stands before each.
     is_marked: bool,
 }
 
-impl<'a> Parts<'_, 'a> {
+impl<'a> ElementsLeft<'_, 'a> {
     /// Charges the memory of an element. Whoever collects them may have room for as many again.
-    fn charge<T>(&mut self) -> Result<(), Error> {
+    fn charge<T>(&mut self) -> Result<(), SerdeError> {
         Ok(self.r.charge::<T>(2 * size_of::<T>())?)
     }
 
-    fn next<T: DeserializeSeed<'a>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+    fn next<T: DeserializeSeed<'a>>(&mut self, seed: T) -> Result<Option<T::Value>, SerdeError> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -185,12 +193,12 @@ impl<'a> Parts<'_, 'a> {
     }
 }
 
-impl<'a> de::SeqAccess<'a> for Parts<'_, 'a> {
-    type Error = Error;
+impl<'a> de::SeqAccess<'a> for ElementsLeft<'_, 'a> {
+    type Error = SerdeError;
     fn next_element_seed<T: DeserializeSeed<'a>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Error> {
+    ) -> Result<Option<T::Value>, SerdeError> {
         self.next(seed)
     }
     fn size_hint(&self) -> Option<usize> {
@@ -198,15 +206,15 @@ impl<'a> de::SeqAccess<'a> for Parts<'_, 'a> {
     }
 }
 
-impl<'a> de::MapAccess<'a> for Parts<'_, 'a> {
-    type Error = Error;
+impl<'a> de::MapAccess<'a> for ElementsLeft<'_, 'a> {
+    type Error = SerdeError;
     fn next_key_seed<K: DeserializeSeed<'a>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Error> {
+    ) -> Result<Option<K::Value>, SerdeError> {
         self.next(seed)
     }
-    fn next_value_seed<V: DeserializeSeed<'a>>(&mut self, seed: V) -> Result<V::Value, Error> {
+    fn next_value_seed<V: DeserializeSeed<'a>>(&mut self, seed: V) -> Result<V::Value, SerdeError> {
         self.charge::<V::Value>()?;
         seed.deserialize(De(self.r))
     }
@@ -216,31 +224,31 @@ impl<'a> de::MapAccess<'a> for Parts<'_, 'a> {
 }
 
 impl<'s, 'a> de::EnumAccess<'a> for De<'s, 'a> {
-    type Error = Error;
+    type Error = SerdeError;
     type Variant = De<'s, 'a>;
-    fn variant_seed<V: DeserializeSeed<'a>>(self, seed: V) -> Result<(V::Value, Self), Error> {
+    fn variant_seed<V: DeserializeSeed<'a>>(self, seed: V) -> Result<(V::Value, Self), SerdeError> {
         let tag = VariantTag::read(self.0)?;
-        let tag: de::value::U32Deserializer<Error> = tag.into_deserializer();
+        let tag: de::value::U32Deserializer<SerdeError> = tag.into_deserializer();
         Ok((seed.deserialize(tag)?, self))
     }
 }
 
 impl<'a> de::VariantAccess<'a> for De<'_, 'a> {
-    type Error = Error;
-    fn unit_variant(self) -> Result<(), Error> {
+    type Error = SerdeError;
+    fn unit_variant(self) -> Result<(), SerdeError> {
         Ok(())
     }
-    fn newtype_variant_seed<T: DeserializeSeed<'a>>(self, seed: T) -> Result<T::Value, Error> {
+    fn newtype_variant_seed<T: DeserializeSeed<'a>>(self, seed: T) -> Result<T::Value, SerdeError> {
         seed.deserialize(self)
     }
-    fn tuple_variant<V: Visitor<'a>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
+    fn tuple_variant<V: Visitor<'a>>(self, len: usize, visitor: V) -> Result<V::Value, SerdeError> {
         self.parts(len, visitor)
     }
     fn struct_variant<V: Visitor<'a>>(
         self,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Error> {
+    ) -> Result<V::Value, SerdeError> {
         self.parts(fields.len(), visitor)
     }
 }

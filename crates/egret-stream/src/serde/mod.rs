@@ -34,9 +34,9 @@ use std::fmt;
 use ::serde::{Deserialize, Serialize};
 
 use crate::describe::Describe;
-use crate::error::{ReadError, WriteError};
+use crate::error::WireError;
 use crate::reader::Reader;
-use crate::wire::{FromWire, Size, Stop, Wire, Written};
+use crate::wire::{FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
 
 /// Writes by serde's traits.
@@ -46,8 +46,8 @@ use crate::writer::Writer;
 /// The writer knows why.
 pub fn write<T: Serialize>(value: &T, w: &mut Writer<'_>) -> Written {
     value.serialize(ser::Ser(w)).map_err(|error| match error {
-        Error::Stop(stop) => stop,
-        Error::Custom(why) => w.fail(WriteError::Custom(why)),
+        SerdeError::Stop(stop) => stop,
+        SerdeError::Custom(why) => w.fail(WireError::Custom(why)),
     })
 }
 
@@ -58,8 +58,8 @@ pub fn write<T: Serialize>(value: &T, w: &mut Writer<'_>) -> Written {
 /// The reader knows why.
 pub fn read<'a, T: Deserialize<'a>>(r: &mut Reader<'a>) -> Result<T, Stop> {
     T::deserialize(de::De(r)).map_err(|error| match error {
-        Error::Stop(stop) => stop,
-        Error::Custom(why) => r.fail(ReadError::Custom(why)),
+        SerdeError::Stop(stop) => stop,
+        SerdeError::Custom(why) => r.fail(WireError::Custom(why)),
     })
 }
 
@@ -73,7 +73,7 @@ pub fn describe<T>(d: &mut Describe) {
 pub struct Serde<T>(pub T);
 
 impl<T: Serialize> Wire for Serde<T> {
-    const SIZE: Size = Size::at_least(0);
+    const SIZE: WireSize = WireSize::at_least(0);
     fn describe(d: &mut Describe) {
         describe::<T>(d);
     }
@@ -90,18 +90,18 @@ impl<'a, T: Serialize + Deserialize<'a>> FromWire<'a> for Serde<T> {
 
 /// Why serde stopped.
 #[derive(Debug)]
-enum Error {
+enum SerdeError {
     Stop(Stop),
     Custom(String),
 }
 
-impl From<Stop> for Error {
+impl From<Stop> for SerdeError {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for SerdeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stop(_) => f.write_str("stopped"),
@@ -110,15 +110,15 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for SerdeError {}
 
-impl ::serde::ser::Error for Error {
+impl ::serde::ser::Error for SerdeError {
     fn custom<T: fmt::Display>(why: T) -> Self {
         Self::Custom(why.to_string())
     }
 }
 
-impl ::serde::de::Error for Error {
+impl ::serde::de::Error for SerdeError {
     fn custom<T: fmt::Display>(why: T) -> Self {
         Self::Custom(why.to_string())
     }

@@ -2,14 +2,14 @@
 
 use ::serde::ser::{self, Serialize};
 
-use super::{Error, VariantTag};
-use crate::error::WriteError;
+use super::{SerdeError, VariantTag};
+use crate::error::WireError;
 use crate::writer::Writer;
 
 /// A serializer into a stream.
 pub(super) struct Ser<'s, 'w>(pub(super) &'s mut Writer<'w>);
 
-type Done = Result<(), Error>;
+type Done = Result<(), SerdeError>;
 
 impl<'s, 'w> Ser<'s, 'w> {
     fn put<const N: usize>(self, bytes: [u8; N]) -> Done {
@@ -23,16 +23,16 @@ impl<'s, 'w> Ser<'s, 'w> {
     }
 
     fn inner<T: Serialize + ?Sized>(self, value: &T) -> Done {
-        self.0.nested::<T, Error>(|w| value.serialize(Ser(w)))
+        self.0.nested::<T, SerdeError>(|w| value.serialize(Ser(w)))
     }
 
-    fn tag(self, variant: VariantTag) -> Result<Self, Error> {
+    fn tag(self, variant: VariantTag) -> Result<Self, SerdeError> {
         self.0.array(variant.to_le_bytes())?;
         Ok(self)
     }
 
-    fn counted(self, len: Option<usize>) -> Result<Self, Error> {
-        let Some(len) = len else { return Err(self.0.fail(WriteError::NoLength).into()) };
+    fn counted(self, len: Option<usize>) -> Result<Self, SerdeError> {
+        let Some(len) = len else { return Err(self.0.fail(WireError::NoLength).into()) };
         self.0.length(len)?;
         Ok(self)
     }
@@ -48,7 +48,7 @@ macro_rules! numbers {
 
 impl ser::Serializer for Ser<'_, '_> {
     type Ok = ();
-    type Error = Error;
+    type Error = SerdeError;
     type SerializeSeq = Self;
     type SerializeTuple = Self;
     type SerializeTupleStruct = Self;
@@ -101,13 +101,13 @@ impl ser::Serializer for Ser<'_, '_> {
     ) -> Done {
         self.tag(tag)?.inner(value)
     }
-    fn serialize_seq(self, len: Option<usize>) -> Result<Self, Error> {
+    fn serialize_seq(self, len: Option<usize>) -> Result<Self, SerdeError> {
         self.counted(len)
     }
-    fn serialize_tuple(self, _: usize) -> Result<Self, Error> {
+    fn serialize_tuple(self, _: usize) -> Result<Self, SerdeError> {
         Ok(self)
     }
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, Error> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, SerdeError> {
         Ok(self)
     }
     fn serialize_tuple_variant(
@@ -116,13 +116,13 @@ impl ser::Serializer for Ser<'_, '_> {
         tag: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SerdeError> {
         self.tag(tag)
     }
-    fn serialize_map(self, len: Option<usize>) -> Result<Self, Error> {
+    fn serialize_map(self, len: Option<usize>) -> Result<Self, SerdeError> {
         self.counted(len)
     }
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, Error> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, SerdeError> {
         Ok(self)
     }
     fn serialize_struct_variant(
@@ -131,7 +131,7 @@ impl ser::Serializer for Ser<'_, '_> {
         tag: u32,
         _: &'static str,
         _: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SerdeError> {
         self.tag(tag)
     }
     fn is_human_readable(&self) -> bool {
@@ -145,7 +145,7 @@ macro_rules! parts {
     ($($trait:ident $method:ident $mark:expr;)*) => {$(
         impl ser::$trait for Ser<'_, '_> {
             type Ok = ();
-            type Error = Error;
+            type Error = SerdeError;
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
                 let mark: &[u8] = $mark;
                 self.0.claim(mark.len())?.copy_from_slice(mark);
@@ -167,7 +167,7 @@ parts! {
 
 impl ser::SerializeMap for Ser<'_, '_> {
     type Ok = ();
-    type Error = Error;
+    type Error = SerdeError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
         self.0.array([0])?;
         Ser(self.0).inner(key)
@@ -184,7 +184,7 @@ macro_rules! fields {
     ($($trait:ident)*) => {$(
         impl ser::$trait for Ser<'_, '_> {
             type Ok = ();
-            type Error = Error;
+            type Error = SerdeError;
             fn serialize_field<T: Serialize + ?Sized>(
                 &mut self,
                 _: &'static str,

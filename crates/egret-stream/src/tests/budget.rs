@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::bytes_of;
 use super::dynamic::{Shape, Square};
-use crate::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, ReadError, Reader, Serde, Span, Wire};
+use crate::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, Reader, Serde, Span, Wire, WireError};
 
 /// A kilobyte, in one byte of a stream.
 type Large = Option<[u64; 128]>;
@@ -20,9 +20,9 @@ fn zeros() -> Vec<u8> {
 }
 
 #[track_caller]
-fn refusal<T>(read: Result<T, ReadError>) -> ReadError {
+fn refusal<T>(read: Result<T, WireError>) -> WireError {
     let error = read.err().expect("it takes too much memory");
-    assert!(matches!(error, ReadError::Memory { .. }), "{error}");
+    assert!(matches!(error, WireError::Memory { .. }), "{error}");
     error
 }
 
@@ -119,7 +119,7 @@ fn all_values_of_a_stream_share_its_memory() {
     let mut reader = Reader::new(&bytes).with_memory(300);
     assert_eq!(reader.read::<Vec<Option<u64>>>().unwrap().len(), 10);
     let error = refusal(reader.read::<Vec<Option<u64>>>());
-    let said = matches!(error, ReadError::Memory { needed: 160, left: 140, budget: 300, .. });
+    let said = matches!(error, WireError::Memory { needed: 160, left: 140, budget: 300, .. });
     assert!(said, "{error}");
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use egret_net::rt;
 
 use super::hostile::{Foreign, List, Nest, list, unlink};
-use crate::{FromWire, ReadError, Reader, Serde, Wire, WriteError, Writer};
+use crate::{FromWire, Reader, Serde, Wire, WireError, Writer};
 
 const STACKS: [usize; 5] = [64 << 10, 128 << 10, 256 << 10, 1 << 20, 8 << 20];
 
@@ -28,9 +28,9 @@ fn levels(part: &[u8], count: usize, last: &[u8]) -> Vec<u8> {
 }
 
 #[track_caller]
-fn is_too_deep<T>(read: Result<T, ReadError>) {
+fn is_too_deep<T>(read: Result<T, WireError>) {
     let error = read.err().expect("it is too deep");
-    assert!(matches!(error, ReadError::TooDeep(_)), "{error}");
+    assert!(matches!(error, WireError::TooDeep(_)), "{error}");
 }
 
 /// The deepest value that can be read on a thread with `stack`, which drops it as any other.
@@ -47,7 +47,7 @@ fn deepest<T: for<'a> FromWire<'a>>(
                     drop(value);
                     true
                 }
-                Err(ReadError::TooDeep(_)) => false,
+                Err(WireError::TooDeep(_)) => false,
                 Err(other) => panic!("{other}"),
             }
         })
@@ -100,7 +100,7 @@ fn the_deepest_value_that_is_read_can_be_dropped() {
 #[test]
 fn whoever_has_used_most_of_the_stack_overflows_nothing() {
     /// Goes down until little is left, then reads.
-    fn down(frame: [u8; 1 << 10]) -> Result<List, ReadError> {
+    fn down(frame: [u8; 1 << 10]) -> Result<List, WireError> {
         if rt::stack_below(frame.as_ptr().addr()).unwrap() > 24 << 10 {
             return down(std::hint::black_box(frame));
         }
@@ -126,7 +126,7 @@ fn what_is_too_deep_is_not_written_on_any_stack() {
             let mut writer = Writer::new();
             match writer.write_copy(&long) {
                 Ok(()) => assert_eq!(writer.len(), LEVELS * 9 + 1),
-                Err(WriteError::TooDeep(_)) => assert!(writer.is_empty()),
+                Err(WireError::TooDeep(_)) => assert!(writer.is_empty()),
                 Err(other) => panic!("{other}"),
             }
             unlink(long);
@@ -135,7 +135,7 @@ fn what_is_too_deep_is_not_written_on_any_stack() {
             while let Some(inner) = nest.0.pop() {
                 nest = inner;
             }
-            assert!(matches!(error, WriteError::TooDeep(_)), "{error}");
+            assert!(matches!(error, WireError::TooDeep(_)), "{error}");
         });
     }
 }

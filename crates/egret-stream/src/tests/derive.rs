@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use egret_net::buf::Plain;
 
 use super::{at_every_split, bytes_of, there_and_back};
-use crate::{ReadError, Reader, Wire, Writer};
+use crate::{Reader, Wire, WireError, Writer};
 
 #[derive(Wire, Debug, PartialEq, Clone, Default)]
 pub(super) struct Node {
@@ -241,7 +241,7 @@ fn borrowed_fields_point_into_the_buffer() {
     let mut refused = 0;
     at_every_split(place, |read: Result<Borrowed<'_>, _>| match read {
         Ok(read) => assert_eq!(read, value),
-        Err(ReadError::Split(_) | ReadError::Misaligned(_)) => refused += 1,
+        Err(WireError::Split(_) | WireError::Misaligned(_)) => refused += 1,
         Err(other) => panic!("{other}"),
     });
     assert!(refused > 0, "some splits go through what is read in place");

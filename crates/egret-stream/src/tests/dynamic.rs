@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{at_every_split, bytes_of};
 use crate::dynamic::{Names, add};
-use crate::{Dynamic, ReadError, Reader, Wire, Writer, dynamic, entry, register};
+use crate::{Dynamic, Reader, Wire, WireError, Writer, dynamic, entry, register};
 
 pub(super) trait Shape: Dynamic {
     fn area(&self) -> u32;
@@ -115,7 +115,7 @@ fn send(names: &mut Names, shapes: &Vec<Box<dyn Shape>>) -> (Option<Vec<u8>>, Ve
     (names.news(), message)
 }
 
-fn receive(names: &mut Names, message: &[u8]) -> Result<Vec<Box<dyn Shape>>, ReadError> {
+fn receive(names: &mut Names, message: &[u8]) -> Result<Vec<Box<dyn Shape>>, WireError> {
     let mut reader = Reader::new(message).with_names(std::mem::take(names));
     let read = reader.read_last();
     *names = reader.take_names().unwrap();
@@ -149,7 +149,7 @@ fn an_unknown_type_is_named_and_the_connection_survives() {
     there.learn(&news.unwrap()).unwrap();
     let error = receive(&mut there, &message).err().unwrap();
     assert!(
-        matches!(&error, ReadError::UnknownType(name) if name.ends_with("Stranger")),
+        matches!(&error, WireError::UnknownType(name) if name.ends_with("Stranger")),
         "{error}"
     );
     let (news, message) = send(&mut here, &vec![Box::new(Square(2))]);
@@ -173,7 +173,7 @@ fn types_can_be_added_at_run_time() {
     let late: Box<dyn Shape> = Box::new(Late(3));
     let bytes = bytes_of(&late);
     let error = Reader::new(&bytes).read::<Box<dyn Shape>>().err().unwrap();
-    assert!(matches!(error, ReadError::UnknownType(_)), "{error}");
+    assert!(matches!(error, WireError::UnknownType(_)), "{error}");
     add(entry!(Late as dyn Shape));
     assert_eq!(Reader::new(&bytes).read::<Box<dyn Shape>>().unwrap().area(), 3);
 }
@@ -189,7 +189,7 @@ pub(super) fn another_structure_is_refused() {
     let mut bytes = bytes_of(&square);
     bytes[4] ^= 1; // The fingerprint stands behind the number.
     let error = Reader::new(&bytes).read::<Box<dyn Shape>>().err().unwrap();
-    assert!(matches!(error, ReadError::Differs { .. }), "{error}");
+    assert!(matches!(error, WireError::Differs { .. }), "{error}");
 }
 
 /// As `Square`, from a program where it is another one.
@@ -213,7 +213,7 @@ fn names_that_do_not_follow_are_refused() {
     let (mut here, mut there) = connected();
     let (news, message) = send(&mut here, &shapes());
     let news = news.unwrap();
-    assert_eq!(receive(&mut there, &message).err(), Some(ReadError::NoSuchType(0)));
+    assert_eq!(receive(&mut there, &message).err(), Some(WireError::NoSuchType(0)));
     there.learn(&news).unwrap();
     assert!(there.learn(&news).is_err(), "they were told already");
     assert!(Names::new().learn(&[255; 8]).is_err());

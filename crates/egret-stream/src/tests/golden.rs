@@ -1,4 +1,4 @@
-//! The bytes of docs/wire.md.
+//! The bytes of docs/wire/streams.md.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use egret_net::rt;
 
 use super::bytes_of;
-use crate::{FromWire, ReadError, Reader, STACK_BYTES, Serde, Wire, WriteError, Writer};
+use crate::{FromWire, Reader, STACK_BYTES, Serde, Wire, WireError, Writer};
 
 /// A length that promises more than there is.
 const HUGE: [u8; 16] = [255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -16,7 +16,7 @@ const LONGER: [u8; 16] = [255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 127, 0,
 
 fn refuses<T: for<'a> FromWire<'a> + Debug>(bytes: &[u8]) {
     let error = Reader::new(bytes).read::<T>().unwrap_err();
-    assert!(matches!(error, ReadError::End { .. }), "{error}");
+    assert!(matches!(error, WireError::End { .. }), "{error}");
     let halves = [&bytes[..7], &bytes[7..]];
     assert!(Reader::chunks(&halves).read::<T>().is_err());
 }
@@ -105,7 +105,7 @@ pub(super) fn unlink(mut list: Option<Box<List>>) {
 pub(super) fn is_too_deep<T: for<'a> FromWire<'a> + Debug>(bytes: Vec<u8>) {
     let read = rt::spawn("deep", move || Reader::new(&bytes).read::<T>().unwrap_err()).unwrap();
     let error = read.join().expect("no overflow");
-    assert!(matches!(error, ReadError::TooDeep(_)), "{error}");
+    assert!(matches!(error, WireError::TooDeep(_)), "{error}");
 }
 
 /// `part`, a million times.
@@ -123,7 +123,7 @@ fn a_million_levels_are_too_deep_to_read() {
 }
 
 /// Writes a list of a million on a thread of the usual stack, with `stack` of it.
-fn write_a_million(stack: usize) -> Result<usize, WriteError> {
+fn write_a_million(stack: usize) -> Result<usize, WireError> {
     let writing = rt::spawn("deep", move || {
         let long = list(1_000_000);
         let mut writer = Writer::new().with_stack(stack);
@@ -141,7 +141,7 @@ fn a_million_levels_are_written_or_too_deep() {
     // stack does not grow, and nothing is too deep.
     match write_a_million(STACK_BYTES) {
         Ok(len) => assert_eq!(len, 1_000_000 * 9 + 1),
-        Err(WriteError::TooDeep(name)) => assert!(name.ends_with("List"), "{name}"),
+        Err(WireError::TooDeep(name)) => assert!(name.ends_with("List"), "{name}"),
         Err(other) => panic!("{other}"),
     }
 }
@@ -151,7 +151,7 @@ fn what_is_nested_otherwise_is_too_deep_to_write() {
     let nest = (0..200).fold(Nest(vec![]), |inner, _| Nest(vec![inner]));
     let mut writer = Writer::new().with_stack(1 << 10);
     let error = writer.write_copy(&nest).unwrap_err();
-    assert!(matches!(error, WriteError::TooDeep(name) if name.contains("Nest")), "{error}");
+    assert!(matches!(error, WireError::TooDeep(name) if name.contains("Nest")), "{error}");
     assert!(writer.is_empty(), "nothing half written");
 }
 
@@ -193,7 +193,7 @@ fn frames_count_as_they_are() {
 fn a_larger_stack_allows_more() {
     let bytes = [million(&[0, 0, 0, 0, 0, 0, 0, 0, 1])[..9 * 4000].to_vec(), vec![0; 9]].concat();
     let too_deep = Reader::new(&bytes).with_stack(1 << 16).read::<List>().unwrap_err();
-    assert!(matches!(too_deep, ReadError::TooDeep(_)), "{too_deep}");
+    assert!(matches!(too_deep, WireError::TooDeep(_)), "{too_deep}");
     let reading = std::thread::Builder::new().stack_size(64 << 20);
     #[expect(clippy::disallowed_methods, reason = "a stack of its own size")]
     let reading = reading.spawn(move || {

@@ -17,7 +17,7 @@ use std::fmt::Debug;
 
 use egret_net::buf::Pool;
 
-use crate::{FromWire, Page, ReadError, Reader, Wire, WriteError, Writer};
+use crate::{FromWire, Page, Reader, Wire, WireError, Writer};
 
 /// The bytes of `value`, after it was written in every way that must give the same.
 pub(crate) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
@@ -56,7 +56,7 @@ pub(crate) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
     assert_eq!(crate::write(value, &mut slice), Ok(bytes.len()));
     assert_eq!(slice[..bytes.len()], bytes, "in a slice");
     if let Some((_, less)) = slice[..bytes.len()].split_last_mut() {
-        assert!(matches!(crate::write(value, less), Err(WriteError::Full { .. })));
+        assert!(matches!(crate::write(value, less), Err(WireError::Full { .. })));
     }
     bytes
 }
@@ -65,7 +65,7 @@ pub(crate) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
 /// gives each result to `check`.
 pub(crate) fn at_every_split<'a, T: FromWire<'a>>(
     bytes: &'a [u8],
-    mut check: impl FnMut(Result<T, ReadError>),
+    mut check: impl FnMut(Result<T, WireError>),
 ) {
     check(Reader::new(bytes).read_last());
     check(crate::read(bytes));

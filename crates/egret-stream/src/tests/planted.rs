@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::derive::Complex;
 use super::{at_every_split, budget, bytes_of, dynamic, there_and_back};
 use crate::fault::{Fault, caught};
-use crate::{ReadError, Reader, Schema, Wire};
+use crate::{Reader, Schema, Wire, WireError};
 
 /// Reads an array in place from an aligned buffer.
 fn in_place_is_aligned() {
@@ -39,7 +39,7 @@ fn is_even(even: &Even) -> bool {
 
 fn checks_run() {
     let read = Reader::new(&[3]).read::<Even>();
-    assert!(matches!(read, Err(ReadError::Check { .. })));
+    assert!(matches!(read, Err(WireError::Check { .. })));
 }
 
 #[derive(Wire)]
@@ -48,7 +48,7 @@ struct Chain(Option<Box<Chain>>);
 /// Deeper than the bound, and not so deep that a fault ends the process.
 fn depth_is_bounded() {
     let read = Reader::new(&[1; 300]).with_stack(1 << 14).read::<Chain>();
-    assert!(matches!(read.err(), Some(ReadError::TooDeep(_))));
+    assert!(matches!(read.err(), Some(WireError::TooDeep(_))));
 }
 
 fn names_count() {

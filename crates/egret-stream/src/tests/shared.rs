@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::{at_every_split, bytes_of};
 use crate::fault::{Fault, caught};
-use crate::{ReadError, Reader, Wire, WriteError, Writer};
+use crate::{Reader, Wire, WireError, Writer};
 
 #[derive(Wire, Debug)]
 pub(super) struct Family {
@@ -157,12 +157,12 @@ fn any_other_strong_cycle_is_an_error() {
     *stern.next.borrow_mut() = Some(Rc::clone(&stern));
     let mut writer = Writer::new();
     let error = writer.write_copy(&stern).unwrap_err();
-    assert!(matches!(error, WriteError::StrongCycle(name) if name.ends_with("Stern")), "{error}");
+    assert!(matches!(error, WireError::StrongCycle(name) if name.ends_with("Stern")), "{error}");
     assert!(writer.is_empty(), "nothing half written");
     *stern.next.borrow_mut() = None;
     // A value that refers to itself, by number.
     let error = Reader::new(&[0, 0, 0, 0, 1, 1, 0, 0, 0]).read::<Rc<Stern>>().unwrap_err();
-    assert!(matches!(error, ReadError::StrongCycle(name) if name.ends_with("Stern")), "{error}");
+    assert!(matches!(error, WireError::StrongCycle(name) if name.ends_with("Stern")), "{error}");
 }
 
 #[test]
@@ -170,19 +170,19 @@ fn what_is_in_use_is_not_waited_for() {
     let (cell, lock) = (RefCell::new(1_u8), Mutex::new(2_u8));
     let (_borrowed, _locked) = (cell.borrow_mut(), lock.lock().unwrap());
     let mut writer = Writer::new();
-    assert!(matches!(writer.write(&cell), Err(WriteError::InUse(_))));
-    assert!(matches!(writer.write(&lock), Err(WriteError::InUse(_))));
+    assert!(matches!(writer.write(&cell), Err(WireError::InUse(_))));
+    assert!(matches!(writer.write(&lock), Err(WireError::InUse(_))));
 }
 
 #[test]
 fn wrong_references_are_errors() {
     let read = |bytes: &[u8]| Reader::new(bytes).read::<Vec<Rc<u8>>>().unwrap_err();
-    assert_eq!(read(&[1, 0, 0, 0, 9, 0, 0, 0]), ReadError::NoSuchShared(8));
+    assert_eq!(read(&[1, 0, 0, 0, 9, 0, 0, 0]), WireError::NoSuchShared(8));
     let bytes = [0, 0, 0, 0, 5, 1, 0, 0, 0];
     let error = Reader::new(&bytes).read::<(Rc<u8>, Rc<u16>)>().unwrap_err();
-    assert_eq!(error, ReadError::SharedAsOther { id: 0, wanted: "u16" });
+    assert_eq!(error, WireError::SharedAsOther { id: 0, wanted: "u16" });
     let error = Reader::new(&bytes).read::<(Rc<u8>, Arc<u8>)>().unwrap_err();
-    assert_eq!(error, ReadError::SharedAsOther { id: 0, wanted: "u8" });
+    assert_eq!(error, WireError::SharedAsOther { id: 0, wanted: "u8" });
 }
 
 thread_local! {
@@ -193,7 +193,7 @@ thread_local! {
 struct Counted(u8);
 
 impl Wire for Counted {
-    const SIZE: crate::Size = crate::Size::at_least(1);
+    const SIZE: crate::WireSize = crate::WireSize::at_least(1);
     fn describe(d: &mut crate::Describe) {
         d.word("counted");
     }

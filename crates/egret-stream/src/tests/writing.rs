@@ -6,7 +6,7 @@ use egret_net::buf::Pool;
 
 use super::bytes_of;
 use crate::fault::{Fault, caught};
-use crate::{IN_PLACE_BYTES, Kept, Page, ReadError, Reader, Span, WriteError, Writer};
+use crate::{IN_PLACE_BYTES, KeptBuffer, Page, Reader, Span, WireError, Writer};
 
 #[test]
 fn large_arrays_stay_where_they_are() {
@@ -62,7 +62,7 @@ fn chunks_are_handed_over_while_writing_and_memory_stays_small() {
 fn a_sink_that_refuses_ends_the_writing() {
     let value = vec![String::from("text"); 100];
     let mut writer = Writer::flushing(64, |_| Err("no credit".to_owned()));
-    let refused = WriteError::Refused("no credit".to_owned());
+    let refused = WireError::Refused("no credit".to_owned());
     assert_eq!(writer.write(&value), Err(refused));
 }
 
@@ -100,7 +100,7 @@ fn full_counts_what_is_left_in_place() {
     let large = vec![1_u8; 8000];
     page.write(&(&large, &0_u64)).unwrap();
     let error = page.write(&large).unwrap_err();
-    assert!(matches!(error, WriteError::Full { needed: 8000, left } if left < 200), "{error}");
+    assert!(matches!(error, WireError::Full { needed: 8000, left } if left < 200), "{error}");
     page.clear();
     assert!(page.is_empty());
     page.write(&large).unwrap();
@@ -136,7 +136,7 @@ fn spans_are_held_where_they_are() {
     let start = buf.bytes().as_ptr().addr();
     type Read = (Span<u8>, Span<f64>, String, Span<u32>);
     let (bytes, floats, _, words): Read = Reader::new(buf.bytes()).read_last().unwrap();
-    let mut kept = Kept::new(buf);
+    let mut kept = KeptBuffer::new(buf);
     let floats = kept.hold(floats).unwrap();
     assert!(kept.hold(bytes).is_err(), "that part is gone");
     let words = kept.hold(words).unwrap();
@@ -155,6 +155,6 @@ fn an_array_in_two_chunks_is_read_as_owned_only() {
     let (head, rest) = bytes.split_at(400);
     let chunks = [head, rest];
     let in_place = Reader::chunks(&chunks).read::<&[f64]>();
-    assert!(matches!(in_place, Err(ReadError::Split(_) | ReadError::Misaligned(_))));
+    assert!(matches!(in_place, Err(WireError::Split(_) | WireError::Misaligned(_))));
     assert_eq!(Reader::chunks(&chunks).read::<Vec<f64>>().unwrap(), [1.5; 100]);
 }

@@ -2,19 +2,19 @@
 
 use std::any::type_name;
 
-use super::room::{Room, padding};
-use super::{GROW_BYTES_MIN, LONG, Memory, Own, Piece, Rare, Writer};
+use super::room::{ShortWriter, padding};
+use super::{GROW_BYTES_MIN, LONG, PieceMemory, Writer, WriterBuffer, WriterExtras, WriterPiece};
 use crate::depth::{self, Floor};
 use crate::dynamic::Names;
-use crate::error::WriteError;
-use crate::share::Addresses;
-use crate::wire::{Bulk, Size, Stop, Wire, Written};
+use crate::error::WireError;
+use crate::share::WrittenShares;
+use crate::wire::{Bulk, Stop, Wire, WireSize, Written};
 
 /// For types that write themselves.
 impl<'w> Writer<'w> {
     /// Notes why writing stops.
     #[cold]
-    pub fn fail(&mut self, why: WriteError) -> Stop {
+    pub fn fail(&mut self, why: WireError) -> Stop {
         self.own.rare().why.get_or_insert(why);
         Stop::new()
     }
@@ -28,7 +28,7 @@ impl<'w> Writer<'w> {
         &mut self,
         work: impl FnOnce(&mut Writer<'s>) -> Result<R, Stop>,
     ) -> Result<R, Stop> {
-        let own = std::mem::replace(&mut self.own, Own::nothing());
+        let own = std::mem::replace(&mut self.own, WriterBuffer::nothing());
         let chunk = own.chunk;
         let mut short = Writer::of(own, usize::MAX);
         short.own.chunk = 0;
@@ -60,7 +60,7 @@ impl<'w> Writer<'w> {
         }
         let left = self.own.limit - self.own.ahead - self.own.at;
         if bytes > left {
-            return Err(self.fail(WriteError::Full { needed: bytes, left }));
+            return Err(self.fail(WireError::Full { needed: bytes, left }));
         }
         let own = &mut self.own;
         let end = own.at + bytes;
@@ -142,7 +142,7 @@ impl<'w> Writer<'w> {
     #[inline]
     pub fn bytes(&mut self, bytes: &'w [u8]) -> Written {
         if bytes.len() >= self.threshold {
-            return self.leave(Memory::Lent(bytes));
+            return self.leave(PieceMemory::Lent(bytes));
         }
         self.claim(bytes.len())?.copy_from_slice(bytes);
         Ok(())
@@ -164,9 +164,9 @@ impl<'w> Writer<'w> {
 
     /// Lets `write` have the room there is. What it writes counts if it says so.
     #[inline(always)]
-    pub(super) fn short(&mut self, write: impl FnOnce(&mut Room<'_>) -> bool) -> bool {
-        let Own { buf, at, ahead, .. } = &mut self.own;
-        let mut room = Room { buf, at: *at, ahead: *ahead, short_max: self.short_max };
+    pub(super) fn short(&mut self, write: impl FnOnce(&mut ShortWriter<'_>) -> bool) -> bool {
+        let WriterBuffer { buf, at, ahead, .. } = &mut self.own;
+        let mut room = ShortWriter { buf, at: *at, ahead: *ahead, short_max: self.short_max };
         let is_written = write(&mut room);
         if is_written {
             *at = room.at;
@@ -224,7 +224,7 @@ impl<'w> Writer<'w> {
     ///
     /// The writer knows why.
     #[inline(always)]
-    pub fn element(&mut self, write: impl FnOnce(&mut Self) -> Written, size: Size) -> Written {
+    pub fn element(&mut self, write: impl FnOnce(&mut Self) -> Written, size: WireSize) -> Written {
         if size.min == 0 {
             self.array([0])?;
         }
@@ -242,18 +242,18 @@ impl<'w> Writer<'w> {
         write: impl FnOnce(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         if !self.own.floor.is_below(depth::called()) {
-            return Err(self.fail(WriteError::TooDeep(type_name::<T>())).into());
+            return Err(self.fail(WireError::TooDeep(type_name::<T>())).into());
         }
         write(self)
     }
 
     #[inline(never)]
-    pub(super) fn leave(&mut self, memory: Memory<'w>) -> Written {
-        let piece = Piece { own_before: self.own.at, memory };
+    pub(super) fn leave(&mut self, memory: PieceMemory<'w>) -> Written {
+        let piece = WriterPiece { own_before: self.own.at, memory };
         let len = piece.bytes().len();
         let left = self.own.limit - self.own.ahead - self.own.at;
         if len > left {
-            return Err(self.fail(WriteError::Full { needed: len, left }));
+            return Err(self.fail(WireError::Full { needed: len, left }));
         }
         self.own.rare();
         let own = &mut self.own;
@@ -276,7 +276,7 @@ impl<'w> Writer<'w> {
         self.own.ahead += self.own.at;
         self.own.at = 0;
         self.own.buf.truncate(self.own.chunk);
-        answer.map_err(|why| self.fail(WriteError::Refused(why)))
+        answer.map_err(|why| self.fail(WireError::Refused(why)))
     }
 
     /// Writes `value` alone, as if it stood at `base` of a stream that ends at
@@ -286,7 +286,7 @@ impl<'w> Writer<'w> {
         base: usize,
         limit: usize,
         value: &'w T,
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), WireError> {
         self.own.ahead = base;
         self.own.at = 0;
         self.own.limit = limit;
@@ -298,11 +298,11 @@ impl<'w> Writer<'w> {
     pub(crate) fn recycled(mut self) -> Writer<'static> {
         self.pieces.clear();
         self.own.at = 0;
-        let own = std::mem::replace(&mut self.own, Own::nothing());
+        let own = std::mem::replace(&mut self.own, WriterBuffer::nothing());
         Writer::of(own, self.threshold)
     }
 
-    pub(crate) fn shared(&mut self) -> &mut Addresses {
+    pub(crate) fn shared(&mut self) -> &mut WrittenShares {
         self.own.rare().shared.get_or_insert_default()
     }
 
@@ -311,7 +311,7 @@ impl<'w> Writer<'w> {
     }
 }
 
-impl Own {
+impl WriterBuffer {
     pub(super) const fn nothing() -> Self {
         Self {
             buf: Vec::new(),
@@ -350,7 +350,7 @@ impl Own {
         self.rare.as_mut()?.names.as_deref_mut()
     }
 
-    pub(super) fn rare(&mut self) -> &mut Rare {
+    pub(super) fn rare(&mut self) -> &mut WriterExtras {
         self.rare.get_or_insert_default()
     }
 }

@@ -1,14 +1,14 @@
 //! Values that take one look at the room.
 
 use super::{LONG, Writer};
-use crate::error::WriteError;
+use crate::error::WireError;
 use crate::fault::{Fault, planted};
 use crate::wire::{Bulk, Wire};
 
 /// Room for short values: those of a fixed size, and lists that are copied. They are
 /// written as a whole or not at all, and nothing but room is needed.
 #[derive(Debug)]
-pub struct Room<'r> {
+pub struct ShortWriter<'r> {
     pub(super) buf: &'r mut [u8],
     pub(super) at: usize,
     /// Bytes of the stream before `buf`.
@@ -17,7 +17,7 @@ pub struct Room<'r> {
     pub(super) short_max: usize,
 }
 
-impl<'r> Room<'r> {
+impl<'r> ShortWriter<'r> {
     /// What of `buf`, in which a stream begins, is behind its first `at` bytes.
     #[inline(always)]
     pub(crate) fn behind(buf: &'r mut [u8], at: usize) -> Self {
@@ -79,10 +79,10 @@ impl<'r> Room<'r> {
 ///
 /// # Errors
 ///
-/// See [`WriteError`]; `to` may then have been written to.
+/// See [`WireError`]; `to` may then have been written to.
 #[inline]
-pub fn write<T: Wire + ?Sized>(value: &T, to: &mut [u8]) -> Result<usize, WriteError> {
-    let mut room = Room::behind(to, 0);
+pub fn write<T: Wire + ?Sized>(value: &T, to: &mut [u8]) -> Result<usize, WireError> {
+    let mut room = ShortWriter::behind(to, 0);
     if value.write_short(&mut room) {
         return Ok(room.at);
     }
@@ -90,7 +90,7 @@ pub fn write<T: Wire + ?Sized>(value: &T, to: &mut [u8]) -> Result<usize, WriteE
 }
 
 #[inline(never)]
-fn write_long<T: Wire + ?Sized>(value: &T, to: &mut [u8]) -> Result<usize, WriteError> {
+fn write_long<T: Wire + ?Sized>(value: &T, to: &mut [u8]) -> Result<usize, WireError> {
     let mut writer = Writer::new();
     writer.within(0, to.len(), value)?;
     writer.copy_to(to);

@@ -1,4 +1,4 @@
-//! What a thread knows of the call that it runs.
+//! The call that a thread runs, and what the calls that it makes inherit from it.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -6,36 +6,38 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline, Instant, Switches};
+use egret_net::rt::{self, ContextSwitches, Deadline, Instant};
 use egret_node::Awaited;
 
-use super::calls::{Calls, Ticket};
-use super::fault::{Fault, planted};
-use super::words::Within;
-use super::workers::Workers;
+use crate::rmi::NodeId;
+use crate::rmi::callee::calls::{CallTable, CallTicket};
+use crate::rmi::fault::{Fault, planted};
+use crate::rmi::head::EnclosingCalls;
+use crate::rmi::interface_table::StubInterface;
+use crate::rmi::threads::workers::Workers;
 
-/// The call that the calling thread runs just now, if it does.
+/// The call that the calling thread runs, if it runs one.
 ///
 /// ```
 /// assert!(egret::rmi::current().is_none());
 /// ```
 #[must_use]
-pub fn current() -> Option<Current> {
+pub fn current() -> Option<CurrentCall> {
     FRAME.with_borrow_mut(|frame| {
         let frame = frame.as_mut()?;
         let until = frame.until(rt::now());
-        Some(Current { until, call: frame.call.clone() })
+        Some(CurrentCall { until, call: frame.call.clone() })
     })
 }
 
-/// A call that is being run; made by [`current`].
+/// A call that a thread runs. [`current`] returns it, and has an example.
 #[derive(Clone)]
-pub struct Current {
+pub struct CurrentCall {
     until: Option<Instant>,
-    call: Option<(Arc<Calls>, Ticket)>,
+    call: Option<(Arc<CallTable>, CallTicket)>,
 }
 
-impl Current {
+impl CurrentCall {
     /// How long the caller still waits. Calls that the method makes wait no longer.
     #[must_use]
     pub fn deadline(&self) -> Deadline {
@@ -52,7 +54,7 @@ impl Current {
     }
 }
 
-impl fmt::Debug for Current {
+impl fmt::Debug for CurrentCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Current")
             .field("deadline", &self.deadline())
@@ -62,88 +64,124 @@ impl fmt::Debug for Current {
 }
 
 /// A call that is being run.
-pub(crate) struct Frame {
-    until: Until,
+pub(crate) struct CallFrame {
+    until: FrameDeadline,
     /// It, and the calls it is a part of, as far as they are inside of gates.
-    within: Within,
+    within: EnclosingCalls,
     /// The chain of calls that it is a part of.
     chain: u64,
     /// Where it is among the calls of its node, if it is.
-    call: Option<(Arc<Calls>, Ticket)>,
+    call: Option<(Arc<CallTable>, CallTicket)>,
     /// Whether the method runs inside the handler of its call, and may not wait.
     is_inline: bool,
     /// Whose worker the thread is.
     home: Option<Arc<Workers>>,
+    /// The method that runs.
+    method: MethodName,
+}
+
+/// A method of an object of this node, for reports of panics.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MethodName {
+    pub(crate) node: NodeId,
+    pub(crate) object: u64,
+    pub(crate) interface: &'static StubInterface,
+    pub(crate) method: u8,
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, object, interface, method } = self;
+        let name = (interface.method)(usize::from(*method));
+        write!(f, "method `{}::{name}` of object {object:016x} of node {node}", interface.interface)
+    }
+}
+
+/// Which method the calling thread runs, if it runs one.
+pub(crate) fn running_method() -> Option<String> {
+    FRAME.try_with(|frame| Some(frame.try_borrow().ok()?.as_ref()?.method.to_string())).ok()?
 }
 
 /// When a call is to be over.
-enum Until {
+enum FrameDeadline {
     Known(Option<Instant>),
     /// So long after it arrived, which was just now: the clock is asked when somebody is.
     Left(Deadline),
 }
 
-impl Frame {
+impl CallFrame {
     /// Of a call that runs inside its handler.
-    pub(crate) const fn inline(left: Deadline, within: Within, chain: u64) -> Self {
-        let until = Until::Left(left);
-        Self { until, within, chain, call: None, is_inline: true, home: None }
+    pub(crate) const fn inline(
+        method: MethodName,
+        left: Deadline,
+        within: EnclosingCalls,
+        chain: u64,
+    ) -> Self {
+        let until = FrameDeadline::Left(left);
+        Self { until, within, chain, call: None, is_inline: true, home: None, method }
     }
 
     /// Of a call of a plain method, which a worker runs if `home` is given.
     pub(crate) fn call(
+        method: MethodName,
         until: Option<Instant>,
-        (within, chain): (Within, u64),
-        (calls, ticket): (&Arc<Calls>, Ticket),
+        (within, chain): (EnclosingCalls, u64),
+        (calls, ticket): (&Arc<CallTable>, CallTicket),
         home: Option<&Arc<Workers>>,
     ) -> Self {
         let (call, home) = (Some((Arc::clone(calls), ticket)), home.cloned());
-        let until = Until::Known(until);
-        Self { until, within, chain, call, is_inline: false, home }
+        let until = FrameDeadline::Known(until);
+        Self { until, within, chain, call, is_inline: false, home, method }
     }
 
     /// Of a call that the calling thread makes and runs itself.
-    pub(crate) fn here(until: Option<Instant>, within: Within, chain: u64) -> Self {
+    pub(crate) fn here(
+        method: MethodName,
+        until: Option<Instant>,
+        within: EnclosingCalls,
+        chain: u64,
+    ) -> Self {
         let (is_inline, home) = FRAME.with_borrow(|frame| {
             frame.as_ref().map_or((false, None), |frame| (frame.is_inline, frame.home.clone()))
         });
-        Self { until: Until::Known(until), within, chain, call: None, is_inline, home }
+        let until = FrameDeadline::Known(until);
+        Self { until, within, chain, call: None, is_inline, home, method }
     }
 
     fn until(&mut self, now: Instant) -> Option<Instant> {
         let until = match self.until {
-            Until::Known(until) => until,
-            Until::Left(left) => left.until_from(now),
+            FrameDeadline::Known(until) => until,
+            FrameDeadline::Left(left) => left.until_from(now),
         };
-        self.until = Until::Known(until);
+        self.until = FrameDeadline::Known(until);
         until
     }
 
     /// Runs `body` as this call.
     #[inline]
     pub(crate) fn run<R>(self, body: impl FnOnce() -> R) -> R {
-        let _left = Left(FRAME.replace(Some(self)));
+        let _left = FrameGuard(FRAME.replace(Some(self)));
         body()
     }
 }
 
 /// Puts the frame back that was there before.
-struct Left(Option<Frame>);
+struct FrameGuard(Option<CallFrame>);
 
-impl Drop for Left {
+impl Drop for FrameGuard {
     fn drop(&mut self) {
         // What was there is dropped when nothing is borrowed: it may hold the last of a call.
         drop(FRAME.replace(self.0.take()));
     }
 }
 
-/// What a call that the calling thread makes inherits.
+/// What a call inherits from the one that the calling thread runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Inherited {
     /// How long it may wait at most.
     pub(crate) deadline: Deadline,
     /// The calls it is a part of.
-    pub(crate) within: Within,
+    pub(crate) within: EnclosingCalls,
     /// The chain of them, a new one if there are none.
     pub(crate) chain: u64,
     /// Whether it is a part of a call that the thread runs.
@@ -160,7 +198,7 @@ impl Inherited {
     pub(crate) fn by(deadline: Deadline) -> Self {
         FRAME.with_borrow_mut(|frame| match frame {
             None => {
-                let (within, chain) = (Within::default(), new_chain());
+                let (within, chain) = (EnclosingCalls::default(), new_chain());
                 Self { deadline, within, chain, is_nested: false, is_inline: false, home: None }
             }
             Some(frame) => Self::of(frame, deadline),
@@ -169,7 +207,7 @@ impl Inherited {
 
     /// For a thread that waits for a call that was begun, of a chain.
     pub(crate) fn of_chain(chain: u64) -> Self {
-        let (deadline, within) = (Deadline::UntilDead, Within::default());
+        let (deadline, within) = (Deadline::UntilDead, EnclosingCalls::default());
         FRAME.with_borrow(|frame| {
             let is_inline = frame.as_ref().is_some_and(|frame| frame.is_inline);
             let home = frame.as_ref().and_then(|frame| frame.home.clone());
@@ -181,14 +219,14 @@ impl Inherited {
     /// the thread receives it runs what is a part of the call.
     #[inline]
     pub(crate) fn away<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _waits = Waits::new(self.chain);
+        let _waits = ChainWait::new(self.chain);
         away(|| match &self.home {
             Some(home) => home.while_away(body),
             None => body(),
         })
     }
 
-    fn of(frame: &mut Frame, deadline: Deadline) -> Self {
+    fn of(frame: &mut CallFrame, deadline: Deadline) -> Self {
         let now = rt::now();
         let until = frame.until(now).filter(|_| !planted(Fault::Timeless));
         let left = until.map(|until| until.since(now));
@@ -207,7 +245,7 @@ impl Inherited {
 /// knows some of them cannot tell the next: a call that has the number of a chain runs on the thread
 /// that waits, and one that has the number of a call inside passes those that wait. About 40 ns.
 pub(crate) fn new_chain() -> u64 {
-    if rt::in_world() {
+    if rt::is_simulated() {
         // Of the world, so that what happens there depends on nothing else.
         return rt::random();
     }
@@ -220,16 +258,16 @@ pub(crate) fn new_chain() -> u64 {
 }
 
 /// The calling thread waits for a call of a chain, until this is dropped.
-struct Waits(Option<(u64, u32)>);
+struct ChainWait(Option<(u64, u32)>);
 
-impl Waits {
+impl ChainWait {
     #[inline]
     fn new(chain: u64) -> Self {
         Self(WAITS.replace(Some((chain, Awaited::depth()))))
     }
 }
 
-impl Drop for Waits {
+impl Drop for ChainWait {
     #[inline]
     fn drop(&mut self) {
         WAITS.set(self.0);
@@ -238,40 +276,40 @@ impl Drop for Waits {
 
 /// A run of a method that is timed: what it waits for calls of its own does not count, because its
 /// thread receives meanwhile.
-pub(crate) struct Timed {
+pub(crate) struct MethodTimer {
     started: Instant,
     outer: Option<Duration>,
     /// How often the thread had left its core, and how long it had run, if that is to be known.
-    before: Option<(Switches, Duration)>,
+    before: Option<(ContextSwitches, Duration)>,
 }
 
-impl Timed {
+impl MethodTimer {
     /// With `asks`, it is known then whether the thread lost its core meanwhile.
     pub(crate) fn begin(asks: bool) -> Self {
-        let before = asks.then(|| (rt::switches(), rt::ran_for()));
+        let before = asks.then(|| (rt::context_switches(), rt::ran_for()));
         Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)), before }
     }
 
     /// What it was like. If it took more than `long`, and the thread lost its core meanwhile and waited
     /// for nothing, the time in which the thread did not run does not count.
-    pub(crate) fn end(self, long: Duration) -> Took {
+    pub(crate) fn end(self, long: Duration) -> MethodTime {
         let away = AWAY.replace(self.outer).unwrap_or_default();
         let time = (rt::now() - self.started).saturating_sub(away);
         let Some((before, ran)) = self.before.filter(|_| time > long) else {
-            return Took { time, has_waited: false };
+            return MethodTime { time, has_waited: false };
         };
-        let now = rt::switches();
+        let now = rt::context_switches();
         let has_waited = now.waited > before.waited;
         if now.lost == before.lost || has_waited {
-            return Took { time, has_waited };
+            return MethodTime { time, has_waited };
         }
-        Took { time: time.min(rt::ran_for().saturating_sub(ran)), has_waited }
+        MethodTime { time: time.min(rt::ran_for().saturating_sub(ran)), has_waited }
     }
 }
 
 /// How long a run of a method took.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Took {
+pub(crate) struct MethodTime {
     pub(crate) time: Duration,
     /// Whether its thread is known to have slept meanwhile.
     pub(crate) has_waited: bool,
@@ -326,13 +364,13 @@ thread_local! {
     static WAITS: Cell<Option<(u64, u32)>> = const { Cell::new(None) };
     /// How long the method that the thread runs has waited, if that is timed.
     static AWAY: Cell<Option<Duration>> = const { Cell::new(None) };
-    static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };
+    static FRAME: RefCell<Option<CallFrame>> = const { RefCell::new(None) };
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::fault::caught;
     use super::*;
+    use crate::rmi::fault::caught;
 
     #[test]
     fn who_waits_runs_its_own_chain_alone() {
@@ -343,10 +381,10 @@ mod tests {
     fn runs_its_own() {
         let [outer, inner, other] = [(); 3].map(|()| new_chain());
         assert!(!waits_for(outer), "it does not wait");
-        let waits = Waits::new(outer);
+        let waits = ChainWait::new(outer);
         assert!(waits_for(outer));
         assert!(!waits_for(other));
-        let nested = Waits::new(inner);
+        let nested = ChainWait::new(inner);
         assert!(waits_for(inner) && !waits_for(outer));
         drop(nested);
         assert!(waits_for(outer));
@@ -358,11 +396,11 @@ mod tests {
     fn what_a_method_waits_for_its_calls_does_not_count() {
         let short = Duration::from_millis(5);
         let before = rt::now();
-        let timed = Timed::begin(false);
+        let timed = MethodTimer::begin(false);
         let waited = away(|| {
             let started = rt::now();
             // Another method that runs on the thread meanwhile has a time of its own.
-            let inner = Timed::begin(false);
+            let inner = MethodTimer::begin(false);
             rt::sleep(short);
             away(|| rt::sleep(short));
             assert!(inner.end(short).time >= short);

@@ -1,24 +1,45 @@
-//! What can go wrong with remote calls.
+//! The error of remote calls, of exports and of look-ups.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::time::Duration;
 
-use egret_node::node::Fate;
-use egret_stream::{Describe, FromWire, Invalid, Reader, Size, Stop, Wire, Writer, Written};
+use egret_node::am::MessageError;
+use egret_node::node::{Departure, NodeError};
+use egret_stream::WireError;
 use thiserror::Error;
 
-use super::asked::UNTOLD;
-use super::load::COMMON;
-use super::{CallTo, NodeId};
+use crate::rmi::callee::load::COMMON;
+use crate::rmi::callee::objects::OBJECTS_MAX;
+use crate::rmi::caller::call_site::UNTOLD;
+use crate::rmi::head::INTERFACES_MAX;
+use crate::rmi::{CallTo, NodeId};
 
-/// Why a call has no value. `E` is the method's own error; all others say by `call` to what the call
-/// was made.
+/// Why a call has no value, an object was not exported or bound to a name, or a name leads to no stub.
+/// `E` is the method's own error. The error of a call says by [`call`](Self::call) which method of which
+/// node was called.
 ///
-/// What `may_have_run` says of a call without an answer: `false` if the object has certainly
-/// not seen it, `true` if it may have. Nothing is ever tried twice.
+/// `may_have_run` of a call without an answer: `false` if the object has certainly not received the call,
+/// `true` if it may have. No call is ever sent twice.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use egret::prelude::*;
+/// use egret::rmi::CallStage;
+///
+/// fn explain(failed: &CallError) -> &'static str {
+///     match failed {
+///         CallError::Deadline { stage: CallStage::Sent, may_have_run: true, .. } => "it may have run",
+///         CallError::Busy { .. } => "try again later",
+///         CallError::Registry(_) => "ask the registry's operator",
+///         _ => "look at the text",
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum CallError<E = Never> {
+pub enum CallError<E = Infallible> {
     /// The object's node is gone, or there is no way to it.
     #[error(
         "node {node} is gone: {why}; the call of {} {}; its objects are gone with it",
@@ -44,7 +65,7 @@ pub enum CallError<E = Never> {
         /// Which: the node that called.
         node: NodeId,
         /// How it came to be none.
-        fate: Fate,
+        fate: Departure,
         /// Whether the call may have run.
         may_have_run: bool,
         /// What was called.
@@ -57,7 +78,7 @@ pub enum CallError<E = Never> {
         /// part of.
         deadline: Duration,
         /// How far the call had come.
-        stage: Stage,
+        stage: CallStage,
         /// Whether the call may have run, or still runs.
         may_have_run: bool,
         /// What was called.
@@ -198,16 +219,51 @@ pub enum CallError<E = Never> {
         /// What was called.
         call: CallTo,
     },
+    /// The registry has not looked up or bound the name.
+    #[error(transparent)]
+    Registry(#[from] NodeError),
+    /// The name is bound to bytes that are no reference to an object.
+    #[error("the name {name:?} is bound to bytes that are no reference to an object: {why}")]
+    NoObject {
+        /// The name.
+        name: String,
+        /// Why the bytes are no reference.
+        why: WireError,
+    },
+    /// The name is bound to an object of another interface than that of the stub.
+    #[error(
+        "the name {name:?} is bound to an object of the interface `{theirs}`, not of `{ours}`; \
+         make a stub of that interface"
+    )]
+    NameOfOther {
+        /// The name.
+        name: String,
+        /// The interface of the stub.
+        ours: &'static str,
+        /// The interface of the object.
+        theirs: String,
+    },
+    /// The node has no endpoint by which other nodes could call the object.
+    #[error(transparent)]
+    Endpoint(#[from] MessageError),
+    /// The node has 16,777,216 objects, or objects of 16,384 interfaces.
+    #[error(
+        "a node exports at most {} objects, of at most {} interfaces: drop exports that are not called \
+         any more",
+        OBJECTS_MAX,
+        INTERFACES_MAX as u32 + 1
+    )]
+    Full,
     /// The method's own error.
     #[error("{0}")]
     Failed(E),
 }
 
-/// A limit on the bytes of a call. It tells what raises it.
+/// The limit that a call exceeded; it displays as what raises it. [`CallError`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// What the object takes: [`Export::bytes_max`](super::Export::bytes_max).
+    /// What the object takes: [`Export::bytes_max`](crate::rmi::Export::bytes_max).
     Object,
     /// What the object's node takes: [`Config::budget`](egret_node::node::Config::budget).
     Node,
@@ -225,10 +281,10 @@ impl fmt::Display for Limit {
     }
 }
 
-/// How far a call had come when its deadline passed.
+/// How far a call had come when its deadline passed; [`CallError`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum CallStage {
     /// There was no time left when it was made.
     Made,
     /// It was begun, could not be sent at once, and nobody waited for it nor polled it in time.
@@ -245,20 +301,8 @@ pub enum Stage {
     Sent,
 }
 
-/// The error of methods that have none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Never {}
-
-impl fmt::Display for Never {
-    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {}
-    }
-}
-
-impl std::error::Error for Never {}
-
 impl<E> CallError<E> {
-    /// What was called; nothing of the method's own error.
+    /// What was called; none if the error is the method's own, or that of an export or a look-up.
     #[must_use]
     pub const fn call(&self) -> Option<&CallTo> {
         match self {
@@ -278,7 +322,12 @@ impl<E> CallError<E> {
             | Self::Unreadable { call, .. }
             | Self::InHandler { call, .. }
             | Self::NoAnswer { call, .. } => Some(call),
-            Self::Failed(_) => None,
+            Self::Registry(_)
+            | Self::NoObject { .. }
+            | Self::NameOfOther { .. }
+            | Self::Endpoint(_)
+            | Self::Full
+            | Self::Failed(_) => None,
         }
     }
 }
@@ -288,7 +337,7 @@ impl CallError {
     pub(crate) const IN_HANDLER: Self = Self::InHandler { may_have_run: false, call: UNTOLD };
 
     /// Of a call whose deadline passed.
-    pub(crate) const fn late(deadline: Duration, stage: Stage, may_have_run: bool) -> Self {
+    pub(crate) const fn late(deadline: Duration, stage: CallStage, may_have_run: bool) -> Self {
         Self::Deadline { deadline, stage, may_have_run, call: UNTOLD }
     }
 
@@ -357,38 +406,43 @@ impl CallError {
                 To::InHandler { may_have_run, call: map(call) }
             }
             Self::NoAnswer { node, call } => To::NoAnswer { node, call: map(call) },
+            Self::Registry(why) => To::Registry(why),
+            Self::NoObject { name, why } => To::NoObject { name, why },
+            Self::NameOfOther { name, ours, theirs } => To::NameOfOther { name, ours, theirs },
+            Self::Endpoint(why) => To::Endpoint(why),
+            Self::Full => To::Full,
             Self::Failed(never) => match never {},
         }
     }
 }
 
-fn late(deadline: Duration, stage: Stage, may_have_run: bool, call: &CallTo) -> String {
+fn late(deadline: Duration, stage: CallStage, may_have_run: bool, call: &CallTo) -> String {
     let (name, node) = (call.name(), call.node());
     match stage {
-        Stage::Made => format!(
+        CallStage::Made => format!(
             "the call of {name} of node {node} was not sent: no time was left of its deadline, or of that \
              of the call that it is a part of"
         ),
-        Stage::Begun => format!(
+        CallStage::Begun => format!(
             "the call of {name} of node {node} was begun, and nobody waited for it within \
              {deadline:?}, its deadline; it was not sent, for want of a connection, of room, or behind others: \
              wait for calls that were begun, or poll them, or give them longer (`with_deadline`)"
         ),
-        Stage::Connecting => format!(
+        CallStage::Connecting => format!(
             "node {node} was not reached within {deadline:?}, the deadline of the call of {name}, \
              which was not sent; `with_deadline` of the stub gives calls longer"
         ),
-        Stage::NoRoom { most } => format!(
+        CallStage::NoRoom { most } => format!(
             "node {node} takes {most} calls of this node at a time, of all its stubs and threads, and had not \
              answered one of them within {deadline:?}, the deadline of the call of {name}, which \
              was not sent; `with_deadline` of the stub gives calls longer, and `Config::in_flight` of node \
              {node} raises the number"
         ),
-        Stage::Sent if may_have_run => format!(
+        CallStage::Sent if may_have_run => format!(
             "no answer of node {node} within {deadline:?}, the deadline of the call of {name}, which \
              may have run, or still run; `with_deadline` of the stub gives calls longer"
         ),
-        Stage::Sent => format!(
+        CallStage::Sent => format!(
             "node {node} did not come to the call of {name} within {deadline:?}, its deadline; it has not \
              run; `with_deadline` of the stub gives calls longer"
         ),
@@ -397,22 +451,4 @@ fn late(deadline: Duration, stage: Stage, may_have_run: bool, call: &CallTo) -> 
 
 fn ran(may_have_run: bool) -> &'static str {
     if may_have_run { "may have run" } else { "has not run" }
-}
-
-impl Wire for Never {
-    const SIZE: Size = Size::at_least(0);
-
-    fn describe(d: &mut Describe) {
-        d.word("never");
-    }
-
-    fn write<'w>(&'w self, _: &mut Writer<'w>) -> Written {
-        match *self {}
-    }
-}
-
-impl<'a> FromWire<'a> for Never {
-    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-        Err(r.fail(Invalid::new("error of a method that has none")))
-    }
 }

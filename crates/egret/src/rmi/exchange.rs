@@ -1,4 +1,4 @@
-//! What remote calls keep with a node.
+//! The part of a node that remote calls have: its objects, workers, endpoints and pairs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use std::time::Duration;
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
 use egret_node::Links;
-use egret_node::am::{Endpoint, EndpointError, Peer};
-use egret_node::node::{self, Handle, NodeId};
+use egret_node::am::{Endpoint, LinkPeer, MessageError};
+use egret_node::node::{self, NodeHandle, NodeId, describe_panics};
 
-use super::context::current;
-use super::load::{COMMON, Load};
-use super::object::Object;
-use super::objects::{ENDPOINTS, Objects};
-use super::pair::Pair;
-use super::workers::Workers;
+use crate::rmi::callee::load::{COMMON, CallLoad};
+use crate::rmi::callee::object::ExportedObject;
+use crate::rmi::callee::objects::{ENDPOINTS, ObjectTable};
+use crate::rmi::caller::pair::NodePair;
+use crate::rmi::context::{current, running_method};
+use crate::rmi::threads::workers::Workers;
 
-/// What all objects and stubs of a node share: its part of the node.
+/// The part of a node that all its objects and stubs share.
 pub(crate) struct Exchange {
     pub(crate) workers: Arc<Workers>,
-    pub(crate) load: Arc<Load>,
-    pub(crate) objects: Arc<Objects>,
+    pub(crate) load: Arc<CallLoad>,
+    pub(crate) objects: Arc<ObjectTable>,
     /// Where calls come from and go to, by fabric.
     ends: Mutex<BTreeMap<String, Arc<[Endpoint; 2]>>>,
     /// The nodes that are called.
-    pairs: Mutex<BTreeMap<NodeId, Arc<Pair>>>,
+    pairs: Mutex<BTreeMap<NodeId, Arc<NodePair>>>,
     /// How many there are when those are looked for that nobody needs.
     sweeps_at: AtomicUsize,
     /// Objects whose exports were dropped by a panic.
-    behind: Mutex<Vec<Arc<Object>>>,
+    behind: Mutex<Vec<Arc<ExportedObject>>>,
     /// What tells this life of the node from others.
     tag: u64,
     is_closed: AtomicBool,
@@ -38,29 +38,30 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     /// The exchange of a node.
-    pub(crate) fn of(handle: &Handle) -> Arc<Self> {
+    pub(crate) fn of(handle: &NodeHandle) -> Arc<Self> {
         handle.part(|| {
             let window = handle.in_flight().unwrap_or_else(|| window(handle.size()));
-            Self::new(handle.size(), handle.budget(), handle.id().incarnation, window)
+            describe_panics(running_method);
+            Self::new(handle.id(), handle.size(), handle.budget(), window)
         })
     }
 
     /// Of a node in a pool of so many members, that takes so many bytes from others.
-    fn new(members: u32, budget: u64, tag: u64, window: u32) -> Self {
+    fn new(node: NodeId, members: u32, budget: u64, window: u32) -> Self {
         // In a simulated world as many as its seed was tried with, wherever that is.
-        let cores = if rt::in_world() { 4 } else { cores() };
+        let cores = if rt::is_simulated() { 4 } else { cores() };
         let workers = if rt::has_background() { (2 * cores).max(WORKERS_LEAST) } else { 0 };
         let workers = Arc::new(Workers::new(workers, cores));
-        let load = Arc::new(Load::new(members).with_memory(budget));
+        let load = Arc::new(CallLoad::new(members).with_memory(budget));
         Self {
-            objects: Arc::new(Objects::new(&workers, &load, window)),
+            objects: Arc::new(ObjectTable::new(node, &workers, &load, window)),
             workers,
             load,
             ends: Mutex::default(),
             pairs: Mutex::default(),
             sweeps_at: AtomicUsize::new(SWEEP_LEAST),
             behind: Mutex::default(),
-            tag,
+            tag: node.incarnation,
             is_closed: AtomicBool::new(false),
         }
     }
@@ -77,8 +78,8 @@ impl Exchange {
         Arc::clone(end.or_insert_with(make))
     }
 
-    /// Lets others call.
-    pub(crate) fn register(self: &Arc<Self>, handle: &Handle) -> Result<(), EndpointError> {
+    /// Registers the endpoints by which other nodes call objects of this one.
+    pub(crate) fn register(self: &Arc<Self>, handle: &NodeHandle) -> Result<(), MessageError> {
         handle.links().iter().try_for_each(|(fabric, links)| {
             let ends = self.ends(fabric, links);
             ends.iter().zip(ENDPOINTS).try_for_each(|(end, name)| end.register(name))
@@ -86,12 +87,12 @@ impl Exchange {
     }
 
     /// The way to a node, which all stubs of its objects share.
-    pub(crate) fn pair(self: &Arc<Self>, handle: &Handle, node: NodeId) -> Arc<Pair> {
+    pub(crate) fn pair(self: &Arc<Self>, handle: &NodeHandle, node: NodeId) -> Arc<NodePair> {
         let mut pairs = self.pairs.lock();
         if let Some(pair) = pairs.get(&node) {
             return Arc::clone(pair);
         }
-        let pair = Arc::new(Pair::new(handle, self, node));
+        let pair = Arc::new(NodePair::new(handle, self, node));
         // A node that is closed keeps nothing.
         if !self.is_closed.load(Ordering::SeqCst) {
             pairs.insert(node, Arc::clone(&pair));
@@ -106,7 +107,7 @@ impl Exchange {
 
     /// A link is no more: what was connected by it is of no use, and nodes of which no stub is left
     /// are forgotten.
-    fn ended(&self, peer: Peer) {
+    fn ended(&self, peer: LinkPeer) {
         let pairs: Vec<_> = self.pairs.lock().values().cloned().collect();
         pairs.iter().for_each(|pair| pair.ended(peer));
         drop(pairs);
@@ -128,7 +129,7 @@ impl Exchange {
     }
 
     /// Keeps an object until the node closes, or exports another.
-    pub(crate) fn leave_behind(&self, object: Arc<Object>) {
+    pub(crate) fn leave_behind(&self, object: Arc<ExportedObject>) {
         self.behind.lock().push(object);
         if self.is_closed.load(Ordering::SeqCst) {
             self.clear_behind();
@@ -155,7 +156,7 @@ fn window(members: u32) -> u32 {
     (all / members.max(1)).clamp(WINDOW_LEAST, WINDOW_MAX)
 }
 
-impl node::Part for Exchange {
+impl node::NodePart for Exchange {
     fn close(&self, until: Instant) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.objects.close();
@@ -175,7 +176,7 @@ impl node::Part for Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // What is used behind the close ends here.
-        node::Part::close(self, rt::now());
+        node::NodePart::close(self, rt::now());
     }
 }
 

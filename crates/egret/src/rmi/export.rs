@@ -4,29 +4,26 @@ use std::fmt;
 use std::sync::Arc;
 
 use egret_net::sync::Mutex;
-use egret_node::am::EndpointError;
-use egret_node::node::{AskError, Handle};
+use egret_node::node::NodeHandle;
 use egret_stream::Wire;
-use thiserror::Error;
 
-use super::NodeId;
-use super::exchange::Exchange;
-use super::interface::{Held, Interface};
-use super::object::Object;
-use super::objects::OBJECTS_MAX;
-use super::words::INTERFACES_MAX;
+use crate::rmi::callee::object::ExportedObject;
+use crate::rmi::exchange::Exchange;
+use crate::rmi::interface::{HeldObject, RemoteInterface};
+use crate::rmi::{CallError, NodeId};
 
-/// An object that others can call. Dropped, it is no more: its names are free, calls that
-/// wait for their turn are refused, and one that runs comes to its end.
+/// An object that other nodes can call; [`rmi`](crate::rmi) has an example. When this is dropped the
+/// object ends: its names are free, calls that wait for their turn are refused, and a call that runs comes to its end.
 pub struct Exported {
-    object: Arc<Object>,
+    object: Arc<ExportedObject>,
     reference: ObjectRef,
     exchange: Arc<Exchange>,
-    handle: Handle,
+    handle: NodeHandle,
     names: Mutex<Vec<String>>,
 }
 
-/// What tells an object from all others: bound to names, and sent to others in arguments.
+/// The name of an object in its pool: it can be bound to a name, and sent in arguments.
+/// [`Remoting::stub`](super::Remoting::stub) makes a stub of it.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub struct ObjectRef {
     /// Where it is.
@@ -66,36 +63,16 @@ impl Export {
     }
 }
 
-/// Why an object was not exported, or not bound to a name.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ExportError {
-    /// There is no endpoint by which others could call it.
-    #[error(transparent)]
-    Endpoint(#[from] EndpointError),
-    /// The node has 16,777,216 objects, or objects of 16,384 interfaces.
-    #[error(
-        "a node exports at most {} objects, of at most {} interfaces: drop what is not called \
-         any more",
-        OBJECTS_MAX,
-        INTERFACES_MAX as u32 + 1
-    )]
-    Full,
-    /// The registry has not bound its name.
-    #[error(transparent)]
-    Registry(#[from] AskError),
-}
-
 impl Exported {
-    pub(crate) fn new<I: Interface + ?Sized>(
-        handle: &Handle,
-        object: Held<I>,
+    pub(crate) fn new<I: RemoteInterface + ?Sized>(
+        handle: &NodeHandle,
+        object: HeldObject<I>,
         how: Export,
-    ) -> Result<Self, ExportError> {
+    ) -> Result<Self, CallError> {
         let exchange = Exchange::of(handle);
         exchange.clear_behind();
         exchange.register(handle)?;
-        let object = exchange.objects.add(object, how.bytes_max).ok_or(ExportError::Full)?;
+        let object = exchange.objects.add(object, how.bytes_max).ok_or(CallError::Full)?;
         let reference = ObjectRef {
             node: handle.id(),
             interface: I::NAME.to_owned(),
@@ -107,23 +84,23 @@ impl Exported {
         Ok(Self { object, reference, exchange, handle, names })
     }
 
-    /// Gives it a name that others look it up by.
+    /// Binds a name to the object, by which other nodes look it up.
     ///
     /// # Errors
     ///
     /// If another has the name, or the registry does not answer.
-    pub fn bind(&self, name: &str) -> Result<(), ExportError> {
+    pub fn bind(&self, name: &str) -> Result<(), CallError> {
         self.handle.bind(name, &self.reference.to_bytes())?;
         self.names.lock().push(name.to_owned());
         Ok(())
     }
 
-    /// As [`bind`](Self::bind), and takes the name from whoever has it.
+    /// As [`bind`](Self::bind), and takes the name from the node that has it.
     ///
     /// # Errors
     ///
     /// If the registry does not answer.
-    pub fn rebind(&self, name: &str) -> Result<(), ExportError> {
+    pub fn rebind(&self, name: &str) -> Result<(), CallError> {
         self.handle.rebind(name, &self.reference.to_bytes())?;
         self.names.lock().push(name.to_owned());
         Ok(())
@@ -137,7 +114,7 @@ impl Exported {
 }
 
 impl ObjectRef {
-    /// As bytes, for [names](Handle::bind).
+    /// As bytes, for [names](NodeHandle::bind).
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = egret_stream::Writer::new();

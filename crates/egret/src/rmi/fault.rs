@@ -1,6 +1,8 @@
 //! Faults that tests plant, to show that the checks find them.
 //!
 //! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
 
 egret_net::faults! {
     /// Ways to get it wrong.

@@ -1,19 +1,21 @@
-//! What the macro says of a trait: the table of its methods.
+//! The traits that [`remote`](macro@crate::remote) implements, and the table of methods that it writes.
 
 use std::fmt;
 use std::sync::Arc;
 
-use egret_stream::ReadError;
+use egret_net::buf::Shared;
+use egret_stream::{Bulk, Wire, WireError};
 
-use super::{Served, Stub};
+use crate::rmi::Stub;
+use crate::rmi::answer::IncomingCall;
 
-/// A trait whose methods can be called from other nodes; implemented for `dyn Grid` by
-/// [`remote`](macro@crate::remote).
-pub trait Interface: Send + Sync + 'static {
+/// A trait whose methods can be called from other nodes; [`remote`](macro@crate::remote) implements it for
+/// `dyn Grid`. [`rmi`](crate::rmi) has an example.
+pub trait RemoteInterface: Send + Sync + 'static {
     /// The trait's name.
     const NAME: &'static str;
     /// Its methods, in the order they are written.
-    const METHODS: &'static [Method<Self>];
+    const METHODS: &'static [RemoteMethod<Self>];
 }
 
 /// An interface all of whose methods take `&self`; implemented by [`remote`](macro@crate::remote).
@@ -24,7 +26,7 @@ pub trait Interface: Send + Sync + 'static {
     note = "have the methods take `&self`, and put what they change into a `Mutex` or an atomic",
     note = "or export the object itself instead of an `Arc`"
 )]
-pub trait SharedInterface: Interface {}
+pub trait SharedRemoteInterface: RemoteInterface {}
 
 /// What can be exported as the interface `I`: a type with `#[remote] impl Grid for Board`, once
 /// for each such trait, and an [`Arc`] of one.
@@ -32,17 +34,17 @@ pub trait SharedInterface: Interface {}
     message = "it is not said that `{Self}` is exported as a `{I}`",
     note = "write `#[egret::remote]` at its implementation of a remote trait, or use `export_as`"
 )]
-pub trait Exports<I: Interface + ?Sized>: Sized + 'static {
+pub trait Exports<I: RemoteInterface + ?Sized>: Sized + 'static {
     /// The object, for whoever exports it.
-    fn held(self) -> Held<I>;
+    fn held(self) -> HeldObject<I>;
 
     /// The object in an [`Arc`], as one of the interface.
     fn shared(this: Arc<Self>) -> Arc<I>;
 }
 
-impl<I: SharedInterface + ?Sized, T: Exports<I>> Exports<I> for Arc<T> {
-    fn held(self) -> Held<I> {
-        Held(Holds::Shared(T::shared(self)))
+impl<I: SharedRemoteInterface + ?Sized, T: Exports<I>> Exports<I> for Arc<T> {
+    fn held(self) -> HeldObject<I> {
+        HeldObject(HeldObjectKind::Shared(T::shared(self)))
     }
 
     fn shared(this: Arc<Self>) -> Arc<I> {
@@ -51,50 +53,53 @@ impl<I: SharedInterface + ?Sized, T: Exports<I>> Exports<I> for Arc<T> {
 }
 
 /// An object that is to be exported, in a box or in an [`Arc`].
-pub struct Held<I: ?Sized>(pub(crate) Holds<I>);
+#[doc(hidden)]
+pub struct HeldObject<I: ?Sized>(pub(crate) HeldObjectKind<I>);
 
-pub(crate) enum Holds<I: ?Sized> {
+pub(crate) enum HeldObjectKind<I: ?Sized> {
     Own(Box<I>),
     /// One of an interface without `&mut self`.
     Shared(Arc<I>),
 }
 
-impl<I: ?Sized> From<Box<I>> for Held<I> {
+impl<I: ?Sized> From<Box<I>> for HeldObject<I> {
     fn from(object: Box<I>) -> Self {
-        Self(Holds::Own(object))
+        Self(HeldObjectKind::Own(object))
     }
 }
 
-impl<I: SharedInterface + ?Sized> From<Arc<I>> for Held<I> {
+impl<I: SharedRemoteInterface + ?Sized> From<Arc<I>> for HeldObject<I> {
     fn from(object: Arc<I>) -> Self {
-        Self(Holds::Shared(object))
+        Self(HeldObjectKind::Shared(object))
     }
 }
 
-/// A stub of an [`Interface`], which the macro writes.
+/// A stub of a [`RemoteInterface`], which the macro writes. [`rmi`](crate::rmi) has an example.
 pub trait Proxy: Sized {
     /// What it calls.
-    type Interface: Interface + ?Sized;
+    type Interface: RemoteInterface + ?Sized;
     /// The methods that call through `stub`.
     fn of(stub: Stub<Self::Interface>) -> Self;
 }
 
 /// A method of an interface.
-pub struct Method<I: ?Sized> {
+#[doc(hidden)]
+pub struct RemoteMethod<I: ?Sized> {
     /// Its name.
     pub name: &'static str,
     /// Its arguments, as a tuple.
-    pub takes: Type,
+    pub takes: MethodType,
     /// What it returns.
-    pub answers: Type,
+    pub answers: MethodType,
     /// Whether it runs inside the handler of its call.
     pub is_inline: bool,
     /// The method.
-    pub run: Run<I>,
+    pub run: MethodCode<I>,
 }
 
 /// A type of a signature.
-pub struct Type {
+#[doc(hidden)]
+pub struct MethodType {
     /// As it is written.
     pub name: &'static str,
     /// What its structure is, as 64 bits.
@@ -102,32 +107,33 @@ pub struct Type {
 }
 
 /// Reads a method's arguments, calls it, and writes what it returns.
-pub enum Run<I: ?Sized> {
+#[doc(hidden)]
+pub enum MethodCode<I: ?Sized> {
     /// `&self`
-    Shared(fn(&I, &mut Served<'_>) -> Result<(), ReadError>),
+    Shared(fn(&I, &mut IncomingCall<'_>) -> Result<(), WireError>),
     /// `&mut self`
-    Exclusive(fn(&mut I, &mut Served<'_>) -> Result<(), ReadError>),
+    Exclusive(fn(&mut I, &mut IncomingCall<'_>) -> Result<(), WireError>),
 }
 
-impl<I: ?Sized> fmt::Debug for Method<I> {
+impl<I: ?Sized> fmt::Debug for RemoteMethod<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "fn {}{} -> {}", self.name, self.takes.name, self.answers.name)
     }
 }
 
-impl fmt::Debug for Type {
+impl fmt::Debug for MethodType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl<I: Interface + ?Sized> fmt::Debug for Held<I> {
+impl<I: RemoteInterface + ?Sized> fmt::Debug for HeldObject<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Held").field(&I::NAME).finish()
     }
 }
 
-impl<I: ?Sized> fmt::Debug for Run<I> {
+impl<I: ?Sized> fmt::Debug for MethodCode<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Shared(_) => "&self",
@@ -135,3 +141,22 @@ impl<I: ?Sized> fmt::Debug for Run<I> {
         })
     }
 }
+
+/// What a call that is only begun takes for an argument `&[T]`: a vector; or a buffer of a
+/// pool that is shared, which others can read meanwhile and which is not copied either.
+///
+/// ```
+/// use egret::buf::Pool;
+/// use egret::rmi::Array;
+///
+/// fn takes(_: impl Array<f64>) {}
+///
+/// let row = Pool::new(4096, 1)?.take_typed::<f64>(512)?.share();
+/// takes(row.clone());
+/// takes(row.to_vec());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Array<T>: Wire {}
+
+impl<T: Wire> Array<T> for Vec<T> {}
+impl<T: Bulk> Array<T> for Shared<T> {}

@@ -1,7 +1,6 @@
 //! Remote calls: objects of one node, called from others through stubs.
 //!
 //! ```
-//! use egret::node::registry::{Registry, RegistryOptions};
 //! use egret::prelude::*;
 //!
 //! #[egret::remote]
@@ -25,9 +24,8 @@
 //! }
 //!
 //! // Two nodes, here in one process; `egret run` starts each in its own.
-//! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
-//! let join = || Node::join(registry.config());
-//! let (server, client) = (join()?, join()?);
+//! let pool = egret::local::pool(2)?;
+//! let (server, client) = (&pool[0], &pool[1]);
 //!
 //! let exported = server.export(Sum::default())?;
 //! exported.bind("sum")?;
@@ -42,58 +40,44 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/rmi.md` says how a call travels, what blocks what, and what a failed call means.
+//! `docs/reference/rmi.md` says how a call travels, what blocks what, and what a failed call means.
 
-mod args;
-mod array;
-mod asked;
-mod called;
+mod answer;
+mod answer_slot;
 mod callee;
-mod calls;
+mod caller;
 mod context;
-mod cores;
-mod early;
 mod error;
 pub(crate) mod exchange;
 mod export;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../../fuzz/models/egret/rmi/fuzzing.rs"]
 pub mod fuzzing;
-mod gate;
+mod head;
 mod interface;
-mod load;
-mod number;
-mod object;
-mod objects;
-mod pace;
-mod pair;
-mod pending;
+mod interface_table;
+mod payload;
 mod remoting;
-mod served;
-mod spot;
-mod staff;
-mod stub;
-mod table;
-mod target;
 #[cfg(test)]
 mod tests;
-mod trouble;
-mod turns;
-mod unsent;
-mod words;
-mod workers;
+mod threads;
 
-pub use array::Array;
-pub use asked::CallTo;
-pub use context::{Current, current};
+pub use caller::call_site::CallTo;
+pub use caller::pending::Pending;
+pub use caller::stub::Stub;
+pub use context::{CurrentCall, current};
 pub use egret_node::node::NodeId;
-pub use error::{CallError, Limit, Never, Stage};
-pub use export::{Export, ExportError, Exported, ObjectRef};
-pub use interface::{Exports, Held, Interface, Method, Proxy, Run, SharedInterface, Type};
-pub use pending::Pending;
+pub use error::{CallError, CallStage, Limit};
+pub use export::{Export, Exported, ObjectRef};
+pub use interface::{Array, Exports, Proxy, RemoteInterface, SharedRemoteInterface};
+pub use remoting::Remoting;
+
+/// What the code that [`remote`](macro@crate::remote) writes refers to. Not for use.
 #[doc(hidden)]
-pub use remoting::CallsAccount;
-pub use remoting::{LookupError, Remoting};
-pub use served::Served;
-pub use stub::Stub;
+pub mod __private {
+    pub use super::answer::IncomingCall;
+    pub use super::interface::{HeldObject, MethodCode, MethodType, RemoteMethod};
+    pub use super::remoting::{CallsAccount, calls_account, run_calls};
+}

@@ -1,16 +1,15 @@
 //! Remote calls, as methods of a node.
 
 use egret_net::rt::Deadline;
-use egret_node::node::{AskError, Binding, Handle};
-use egret_stream::ReadError;
-use thiserror::Error;
+use egret_node::node::{Binding, NodeHandle};
 
-use super::exchange::Exchange;
-use super::export::{Export, ExportError, Exported, ObjectRef};
-use super::interface::{Exports, Interface, Proxy};
-use super::stub::Stub;
+use crate::rmi::CallError;
+use crate::rmi::caller::stub::Stub;
+use crate::rmi::exchange::Exchange;
+use crate::rmi::export::{Export, Exported, ObjectRef};
+use crate::rmi::interface::{Exports, Proxy, RemoteInterface};
 
-/// Objects and stubs of a node, which has them by its [`Handle`].
+/// Objects and stubs of a node, which has them by its [`NodeHandle`].
 pub trait Remoting {
     /// Lets others call an object, as the interface that its `#[remote] impl` names. If it has
     /// several, the call says which: `export::<dyn Grid>(board)`.
@@ -50,10 +49,8 @@ pub trait Remoting {
     ///     }
     /// }
     ///
-    /// # use egret::node::registry::{Registry, RegistryOptions};
-    /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
-    /// # let config = registry.config();
-    /// # let node = Node::join(config)?;
+    /// # let pool = egret::local::pool(1)?;
+    /// # let node = &pool[0];
     /// let counter = Arc::new(Counter::default());
     /// let reads = node.export::<dyn Reads>(Arc::clone(&counter))?;
     /// let adds = node.export::<dyn Adds>(Arc::clone(&counter))?;
@@ -110,10 +107,10 @@ pub trait Remoting {
     /// # Errors
     ///
     /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
-    fn export<I: Interface + ?Sized>(
+    fn export<I: RemoteInterface + ?Sized>(
         &self,
         object: impl Exports<I>,
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<Exported, CallError> {
         self.export_with(object, Export::default())
     }
 
@@ -122,11 +119,11 @@ pub trait Remoting {
     /// # Errors
     ///
     /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
-    fn export_with<I: Interface + ?Sized>(
+    fn export_with<I: RemoteInterface + ?Sized>(
         &self,
         object: impl Exports<I>,
         how: Export,
-    ) -> Result<Exported, ExportError>;
+    ) -> Result<Exported, CallError>;
 
     /// Lets others call an object as one of its interfaces, though no `#[remote] impl` names it:
     /// `export_as::<dyn Grid>(Box::new(board), how)`.
@@ -134,11 +131,11 @@ pub trait Remoting {
     /// # Errors
     ///
     /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
-    fn export_as<I: Interface + ?Sized>(
+    fn export_as<I: RemoteInterface + ?Sized>(
         &self,
         object: Box<I>,
         how: Export,
-    ) -> Result<Exported, ExportError>;
+    ) -> Result<Exported, CallError>;
 
     /// A stub for the object that has a name; waits until there is one. A name whose object was
     /// dropped may be bound again, and is waited for as well: [`try_lookup`](Self::try_lookup) does
@@ -146,19 +143,17 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If nobody has bound the name within the deadline ([`AskError::NotBound`], which names the node
+    /// If nobody has bound the name within the deadline ([`NodeError::NotBound`](crate::node::NodeError::NotBound), which names the node
     /// that has withdrawn it, if one has), or something else to it. At once if the node that had the
-    /// name is gone ([`AskError::OwnerGone`]).
-    fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>)
-    -> Result<S, LookupError>;
+    /// name is gone ([`NodeError::OwnerGone`](crate::node::NodeError::OwnerGone)).
+    fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError>;
 
     /// As [`lookup`](Self::lookup), for who does not wait until somebody binds the name: if nobody has
     /// now, the error says so at once.
     ///
     /// ```
-    /// use egret::node::node::AskError;
+    /// use egret::node::NodeError;
     /// use egret::prelude::*;
-    /// use egret::rmi::LookupError;
     ///
     /// #[egret::remote]
     /// trait Clock {
@@ -172,17 +167,15 @@ pub trait Remoting {
     ///     }
     /// }
     ///
-    /// # use egret::node::registry::{Registry, RegistryOptions};
-    /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
-    /// # let config = registry.config();
-    /// # let node = Node::join(config)?;
+    /// # let pool = egret::local::pool(1)?;
+    /// # let node = &pool[0];
     /// let clock = node.export(Stopped)?;
     /// clock.bind("clock")?;
     /// let stub: ClockStub = node.try_lookup("clock")?;
     /// assert_eq!(stub.now()?, 7);
     /// drop(clock);
     /// match node.try_lookup::<ClockStub>("clock") {
-    ///     Err(LookupError::Registry(AskError::NotBound { withdrawn_by, .. })) => {
+    ///     Err(CallError::Registry(NodeError::NotBound { withdrawn_by, .. })) => {
     ///         assert_eq!(withdrawn_by, Some(node.id()));
     ///     }
     ///     other => panic!("{other:?}"),
@@ -193,8 +186,8 @@ pub trait Remoting {
     /// # Errors
     ///
     /// As those of [`lookup`](Self::lookup), or if the registry does not answer within the node's
-    /// [deadline](Handle::deadline).
-    fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, LookupError>;
+    /// [deadline](NodeHandle::deadline).
+    fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, CallError>;
 
     /// A stub for an object that somebody has told of. Nothing is sent before it is called:
     /// if the object has another interface, or other methods, the call says so and does not
@@ -228,10 +221,8 @@ pub trait Remoting {
     ///     }
     /// }
     ///
-    /// # use egret::node::registry::{Registry, RegistryOptions};
-    /// # let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
-    /// # let config = || registry.config();
-    /// # let (server, client) = (Node::join(config())?, Node::join(config())?);
+    /// # let pool = egret::local::pool(2)?;
+    /// # let (server, client) = (&pool[0], &pool[1]);
     /// let stopped = Arc::new(AtomicBool::new(false));
     /// let exported = server.export(Flag(Arc::clone(&stopped)))?;
     /// let stub: StopsStub = client.stub(exported.object());
@@ -244,81 +235,33 @@ pub trait Remoting {
 
     /// Lets so many workers run calls at the same time, instead of twice as many as there are
     /// cores and at least eight; besides them, threads that receive run what does not take long. With none at all,
-    /// no thread runs calls but by [`run_calls`](Self::run_calls).
+    /// calls that no receiving thread runs wait until there are workers again.
     fn set_workers(&self, workers: usize);
-
-    /// Runs the calls that wait for a thread; for a node without workers. Whether there was one.
-    fn run_calls(&self) -> bool;
-
-    /// What is left of calls and objects.
-    #[doc(hidden)]
-    fn calls_account(&self) -> CallsAccount;
 }
 
-/// What a node has of remote calls at a moment; for tests.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallsAccount {
-    /// Objects that are exported.
-    pub objects: usize,
-    /// Calls that wait or run.
-    pub calls: usize,
-}
-
-/// Why there is no stub.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum LookupError {
-    /// The registry has no such name, or does not answer.
-    #[error(transparent)]
-    Registry(#[from] AskError),
-    /// The name stands for something else.
-    #[error("the name {name:?} stands for no object: {why}")]
-    NoObject {
-        /// The name.
-        name: String,
-        /// What is wrong with it.
-        why: ReadError,
-    },
-    /// The object has another interface.
-    #[error("the name {name:?} stands for a `{theirs}`, not for a `{ours}`")]
-    OtherInterface {
-        /// The name.
-        name: String,
-        /// What was asked for.
-        ours: &'static str,
-        /// What it is.
-        theirs: String,
-    },
-}
-
-impl Remoting for Handle {
-    fn export_with<I: Interface + ?Sized>(
+impl Remoting for NodeHandle {
+    fn export_with<I: RemoteInterface + ?Sized>(
         &self,
         object: impl Exports<I>,
         how: Export,
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<Exported, CallError> {
         Exported::new(self, object.held(), how)
     }
 
-    fn export_as<I: Interface + ?Sized>(
+    fn export_as<I: RemoteInterface + ?Sized>(
         &self,
         object: Box<I>,
         how: Export,
-    ) -> Result<Exported, ExportError> {
+    ) -> Result<Exported, CallError> {
         Exported::new(self, object.into(), how)
     }
 
-    fn lookup<S: Proxy>(
-        &self,
-        name: &str,
-        deadline: impl Into<Deadline>,
-    ) -> Result<S, LookupError> {
+    fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError> {
         let bound = self.wait_bound(name, deadline.into())?;
         stub_of(self, name, &bound)
     }
 
-    fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, LookupError> {
+    fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, CallError> {
         let bound = self.try_bound(name)?;
         stub_of(self, name, &bound)
     }
@@ -337,30 +280,46 @@ impl Remoting for Handle {
     fn set_workers(&self, workers: usize) {
         Exchange::of(self).workers.set_busy_max(workers);
     }
+}
 
-    fn run_calls(&self) -> bool {
-        let exchange = Exchange::of(self);
-        let mut any = false;
-        while exchange.workers.run_one() {
-            any = true;
-        }
-        any
-    }
+/// Objects and calls of a node at a moment; for tests.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallsAccount {
+    /// Objects that are exported.
+    pub objects: usize,
+    /// Calls that wait or run.
+    pub calls: usize,
+}
 
-    fn calls_account(&self) -> CallsAccount {
-        let exchange = Exchange::of(self);
-        CallsAccount { objects: exchange.objects.len(), calls: exchange.objects.calls.len() }
+/// Counts the objects and calls of a node; for tests.
+#[doc(hidden)]
+#[must_use]
+pub fn calls_account(node: &NodeHandle) -> CallsAccount {
+    let exchange = Exchange::of(node);
+    CallsAccount { objects: exchange.objects.len(), calls: exchange.objects.calls.len() }
+}
+
+/// Runs the calls that wait for a worker on the calling thread, and says whether there was one; for nodes
+/// without workers, as in simulated networks and in tests.
+#[doc(hidden)]
+pub fn run_calls(node: &NodeHandle) -> bool {
+    let exchange = Exchange::of(node);
+    let mut any = false;
+    while exchange.workers.run_one() {
+        any = true;
     }
+    any
 }
 
 /// A stub for what a name stands for.
-fn stub_of<S: Proxy>(handle: &Handle, name: &str, bound: &Binding) -> Result<S, LookupError> {
+fn stub_of<S: Proxy>(handle: &NodeHandle, name: &str, bound: &Binding) -> Result<S, CallError> {
     let object: ObjectRef = egret_stream::read(&bound.bytes)
-        .map_err(|why| LookupError::NoObject { name: name.to_owned(), why })?;
+        .map_err(|why| CallError::NoObject { name: name.to_owned(), why })?;
     let ours = S::Interface::NAME;
     if object.interface != ours {
         let (name, theirs) = (name.to_owned(), object.interface);
-        return Err(LookupError::OtherInterface { name, ours, theirs });
+        return Err(CallError::NameOfOther { name, ours, theirs });
     }
     Ok(handle.stub(&object))
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use egret::net::vi::Encrypt;
 use egret::rmi::CallError;
+use egret::vi::Encrypt;
 
 use crate::scene::{HOME, Scene, play};
 

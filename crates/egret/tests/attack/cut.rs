@@ -1,8 +1,8 @@
 //! What somebody achieves who cuts connections off.
 
-use egret::net::vi::Encrypt;
-use egret::node::node::Fate;
+use egret::node::Departure;
 use egret::rmi::CallError;
+use egret::vi::Encrypt;
 
 use crate::scene::{HOME, SOON, Scene, play};
 
@@ -28,7 +28,7 @@ fn connections_that_are_cut_off_end_with_errors() {
         let ended = scene.talk(&away, "hello").unwrap_err();
         assert!(matches!(ended, CallError::PeerDied { .. }), "{ended}");
         let fate = scene.home.wait_fate(away.object().node, SOON);
-        assert!(matches!(fate, Some(Fate::Died { .. })), "{fate:?}");
+        assert!(matches!(fate, Some(Departure::Died { .. })), "{fate:?}");
         let mut again = scene.member("default");
         again.order(&format!("call {HOME} hello"));
     });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
-use egret::net::rt;
+use egret::rt;
 
 use crate::relay::{OPENING, bytes_of, sign};
 use crate::rng::Rng;

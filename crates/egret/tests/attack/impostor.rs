@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use egret::net::fabric::Fabrics;
-use egret::net::vi::{Identity, Nic, NicOptions};
-use egret::node::am::{EndpointName, Message};
+use egret::am::{EndpointName, Message};
+use egret::fabric::Fabrics;
+use egret::link::{Links, LinksOptions};
 use egret::node::registry::{Registry, RegistryOptions};
-use egret::node::{Links, LinksOptions};
+use egret::vi::{Identity, Nic, NicOptions};
 
 use crate::actor::{obey, outcome};
 use crate::scene::POOL;

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering;
 
-use egret::net::vi::Encrypt;
+use egret::vi::Encrypt;
 
+use crate::actor::Actor;
 use crate::scene::{HOME, Scene, play};
 use crate::spaces::{FALSE, OWN_PORT, THERE};
 
@@ -63,29 +64,12 @@ fn another_node_with_the_secret_and_the_address_is_not_called() {
 #[test]
 fn who_claims_the_host_of_a_member_takes_no_link_from_it() {
     play("impostors::who_claims_the_host_of_a_member_takes_no_link_from_it", || {
-        let mut scene = Scene::open(Encrypt::default());
-        let mut peer = scene.member("default");
-        peer.order(&format!("call {HOME} before"));
-        let (home, away, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());
-        let registry = scene.registry.address().to_owned();
-        let mut impostor = scene.impostor();
         // As itself it is known to the registry, which has the same secret, and to no member.
-        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
-        impostor.order(&format!("ask {registry}"));
-        let refused = impostor.ask(&format!("connect {away}"));
-        assert!(refused.starts_with("failed: "), "{refused}");
-        // As rank 0 to nobody.
-        impostor.order(&format!("links {home} {secret} tcp"));
-        for order in [format!("ask {registry}"), format!("connect {away}")] {
-            let refused = impostor.ask(&order);
-            assert!(refused.starts_with("failed: "), "{order}: {refused}");
-        }
-        assert_eq!(impostor.count("linked"), 0);
-        peer.order(&format!("call {HOME} after"));
-        assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 2);
-        let stub = scene.away();
-        scene.talk(&stub, "after").unwrap();
-        assert_eq!((scene.died(), peer.count("died")), (0, 0));
+        claims_the_host_of_rank_0(|impostor, registry, away| {
+            impostor.order(&format!("ask {registry}"));
+            let refused = impostor.ask(&format!("connect {away}"));
+            assert!(refused.starts_with("failed: "), "{refused}");
+        });
     });
 }
 
@@ -93,28 +77,35 @@ fn who_claims_the_host_of_a_member_takes_no_link_from_it() {
 #[test]
 fn a_member_that_claims_the_host_of_another_takes_no_link_from_it() {
     play("impostors::a_member_that_claims_the_host_of_another_takes_no_link_from_it", || {
-        let mut scene = Scene::open(Encrypt::default());
-        let mut peer = scene.member("default");
-        peer.order(&format!("call {HOME} before"));
-        let (home, away, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());
-        let registry = scene.registry.address().to_owned();
-        let mut impostor = scene.impostor();
-        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
-        impostor.order(&format!("join {registry} {FALSE}:{OWN_PORT}"));
-        impostor.order(&format!("connect {away}"));
-        // With the same key, and the host of rank 0.
-        impostor.order(&format!("links {home} {secret} tcp"));
-        for order in [format!("ask {registry}"), format!("connect {away}")] {
-            let refused = impostor.ask(&order);
-            assert!(refused.starts_with("failed: "), "{order}: {refused}");
-        }
-        assert_eq!(impostor.count("linked"), 0);
-        peer.order(&format!("call {HOME} after"));
-        assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 2);
-        let stub = scene.away();
-        scene.talk(&stub, "after").unwrap();
-        assert_eq!((scene.died(), peer.count("died")), (0, 0));
+        claims_the_host_of_rank_0(|impostor, registry, away| {
+            impostor.order(&format!("join {registry} {FALSE}:{OWN_PORT}"));
+            impostor.order(&format!("connect {away}"));
+        });
     });
+}
+
+/// The impostor does something as itself, and then is nobody with the same key and the host of rank
+/// 0, which keeps its links.
+fn claims_the_host_of_rank_0(as_itself: impl FnOnce(&mut Actor, &str, &str)) {
+    let mut scene = Scene::open(Encrypt::default());
+    let mut peer = scene.member("default");
+    peer.order(&format!("call {HOME} before"));
+    let (home, away, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());
+    let registry = scene.registry.address().to_owned();
+    let mut impostor = scene.impostor();
+    impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
+    as_itself(&mut impostor, &registry, &away);
+    impostor.order(&format!("links {home} {secret} tcp"));
+    for order in [format!("ask {registry}"), format!("connect {away}")] {
+        let refused = impostor.ask(&order);
+        assert!(refused.starts_with("failed: "), "{order}: {refused}");
+    }
+    assert_eq!(impostor.count("linked"), 0);
+    peer.order(&format!("call {HOME} after"));
+    assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 2);
+    let stub = scene.away();
+    scene.talk(&stub, "after").unwrap();
+    assert_eq!((scene.died(), peer.count("died")), (0, 0));
 }
 
 /// Whoever has the secret can join while there is room, and say where it is to be found.

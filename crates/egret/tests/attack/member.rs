@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use egret::net::vi::Encrypt;
-use egret::node::node::{Config, Event, Node};
+use egret::node::{Config, Event, Node};
 use egret::rmi::{Exported, Remoting};
+use egret::vi::Encrypt;
 
 use crate::actor::{obey, outcome};
 use crate::scene::POOL;

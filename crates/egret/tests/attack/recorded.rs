@@ -1,7 +1,7 @@
 //! What somebody learns who sees every byte.
 
-use egret::net::buf::Pool;
-use egret::net::vi::{Access, Encrypt, Secret};
+use egret::buf::Pool;
+use egret::vi::{Access, Encrypt, Secret};
 
 use crate::scene::{AWAY, HOME, Scene, play};
 

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::net::sockopt::ip_original_dst;
 use sha2::Sha256;

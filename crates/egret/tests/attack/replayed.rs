@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use egret::net::vi::Encrypt;
+use egret::vi::Encrypt;
 
 use crate::scene::{HOME, Scene, play};
 

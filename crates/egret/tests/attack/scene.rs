@@ -4,10 +4,10 @@ use std::env;
 use std::process::Command;
 use std::time::Duration;
 
-use egret::net::vi::{Encrypt, Secret};
-use egret::node::node::{Event, Events, Node};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Event, Events, Node};
 use egret::rmi::{CallError, Exported, Remoting};
+use egret::vi::{Encrypt, Secret};
 
 use crate::actor::Actor;
 use crate::member::{Desk, DeskStub};
@@ -103,13 +103,13 @@ impl Scene {
 
     /// Where rank 0 says it is.
     pub(crate) fn home_host(&self) -> String {
-        let me = self.home.member(0).unwrap();
+        let me = self.home.id_of(0).and_then(|node| self.home.member(node)).unwrap();
         me.fabrics[0].host.clone()
     }
 
     /// Where rank 1 says it is.
     pub(crate) fn away_host(&self) -> String {
-        self.home.member(1).unwrap().fabrics[0].host.clone()
+        self.home.id_of(1).and_then(|node| self.home.member(node)).unwrap().fabrics[0].host.clone()
     }
 
     /// Rank 1's desk, as rank 0 has it.

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rt;
 
 /// Of the registry and rank 0; the impostor has the same.
 pub(crate) const HERE: &str = "10.213.31.2";

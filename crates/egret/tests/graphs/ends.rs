@@ -3,10 +3,10 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use egret::net::fabric::Fabrics;
-use egret::net::fabric::sim::Sim;
-use egret::net::rt;
-use egret::net::vi::{
+use egret::fabric::Fabrics;
+use egret::rt;
+use egret::sim::Sim;
+use egret::vi::{
     Address, Completion, CompletionQueue, Nic, NicOptions, Reliability, Secret, Trust, Vi,
     ViOptions,
 };

@@ -1,17 +1,16 @@
 //! Peers that die, lie, or never come.
 
-use egret::graphs::{ANY, GraphError, Graphs, GraphsOptions, Source};
-use egret::net::rt;
-use egret::node::channel::Writer;
+use egret::channel::ChannelWriter;
+use egret::graph::{ANY, GraphDefect, GraphError, Graphs, GraphsOptions, RankGraphError, Source};
 use egret::prelude::{Deadline, Graph, Object, Ref, Text};
-use egret::stream::graph::Reason;
+use egret::rt;
 
 use crate::world::{
     Car, FABRICS, LONG, Pair, Ring, SHORT, assert_car, car, pair, pool, ring, route,
 };
 
 /// A channel by which anything can be sent as a graph.
-fn liar(pair: &Pair<Car>) -> Writer {
+fn liar(pair: &Pair<Car>) -> ChannelWriter {
     let [from, to] = &pair.nodes[..] else { panic!("two nodes") };
     let route = route(from, to);
     route.links.wait_channel(&route.host, "Graph<Car>", LONG).unwrap()
@@ -31,7 +30,7 @@ fn what_is_no_graph_is_refused_and_the_next_is_received() {
             liar.wait_send(text.to_vec(), LONG).unwrap();
             liar.wait_send(good.clone(), LONG).unwrap();
             let why = pair.there.recv_graph(ANY, LONG).unwrap_err();
-            assert!(matches!(why, GraphError::Refused { from: 0, .. }), "{why}");
+            assert!(matches!(why, RankGraphError::Refused { from: 0, .. }), "{why}");
             assert_car(&pair.there.recv_graph(ANY, LONG).unwrap().0, 1948, 9);
         }
         // One in parts is none, whether its sender gives it up or not.
@@ -40,7 +39,10 @@ fn what_is_no_graph_is_refused_and_the_next_is_received() {
         message.wait_flush(LONG).unwrap();
         message.abort();
         let why = pair.there.recv_graph(0, SHORT).unwrap_err();
-        assert!(matches!(why, GraphError::Refused { .. } | GraphError::RecvTimedOut { .. }));
+        assert!(matches!(
+            why,
+            RankGraphError::Refused { .. } | RankGraphError::RecvTimedOut { .. }
+        ));
         liar.wait_send(good.clone(), LONG).unwrap();
         assert_car(&pair.there.recv_graph(0, LONG).unwrap().0, 1948, 9);
         let mut message = liar.message();
@@ -48,24 +50,55 @@ fn what_is_no_graph_is_refused_and_the_next_is_received() {
         message.wait_write_owned(good[64..].to_vec(), LONG).unwrap();
         message.wait_finish(LONG).unwrap();
         let why = pair.there.recv_graph(0, LONG).unwrap_err();
-        assert!(matches!(why, GraphError::Refused { from: 0, .. }), "{why}");
+        assert!(matches!(why, RankGraphError::Refused { from: 0, .. }), "{why}");
     }
+}
+
+/// A graph whose root refers to object 3, which was removed.
+fn dangling() -> Graph<Ring> {
+    let mut graph = ring(3);
+    let lost = graph.insert(Ring { number: 9, next: None, load: None });
+    graph.root_mut().next = Some(lost);
+    graph.remove(lost);
+    graph
 }
 
 #[test]
 fn a_refusal_names_sender_place_and_reason() {
     let mut pair = pair::<Ring>("shm");
-    let mut graph = ring(3);
-    let lost = graph.insert(Ring { number: 9, next: None, load: None });
-    graph.root_mut().next = Some(lost);
-    graph.remove(lost);
-    pair.here.set_current(graph);
-    pair.here.send_graph(1, LONG).unwrap();
+    let route = route(&pair.nodes[0], &pair.nodes[1]);
+    let mut liar = route.links.wait_channel(&route.host, "Graph<Ring>", LONG).unwrap();
+    liar.wait_send(dangling().to_vec(), LONG).unwrap();
     let why = pair.there.recv_graph(ANY, LONG).unwrap_err();
-    let GraphError::Refused { from: 0, why: refusal } = &why else { panic!("{why}") };
-    assert!(matches!(refusal.reason, Reason::Dangling { index: 3, .. }), "{refusal}");
-    let text = "rank 0 sent what is no such graph: at byte ";
+    let RankGraphError::Refused { from: 0, why: GraphError::Refused(refusal) } = &why else {
+        panic!("{why}")
+    };
+    assert!(matches!(refusal.reason, GraphDefect::Dangling { index: 3, .. }), "{refusal}");
+    let text = "rank 0 sent no such graph: at byte ";
     assert!(why.to_string().starts_with(text), "{why}");
+}
+
+#[test]
+fn a_graph_with_a_dangling_reference_is_refused_at_the_sender() {
+    let is_named = |why: &RankGraphError| match why {
+        RankGraphError::Dangling { why: GraphError::Dangling { class, index }, .. } => {
+            class == "Ring" && *index == 3
+        }
+        _ => false,
+    };
+    let mut pair = pair::<Ring>("shm");
+    for rank in [0, 1] {
+        pair.here.set_current(dangling());
+        let why = pair.here.send_graph(rank, LONG).unwrap_err();
+        assert!(is_named(&why), "{why}");
+        let mut not_sent = pair.here.post_send_graph(rank).wait(LONG).unwrap_err();
+        assert!(is_named(&not_sent.why), "{not_sent}");
+        let mut graph = not_sent.what.take().expect("the graph comes back");
+        graph.root_mut().next = None;
+        pair.here.set_current(*graph);
+        pair.here.send_graph(rank, LONG).unwrap();
+    }
+    assert_eq!(pair.there.recv_graph(0, LONG).unwrap().1, 0);
 }
 
 #[test]
@@ -79,12 +112,12 @@ fn a_graph_that_is_too_large_is_not_sent_and_one_that_is_all_the_same_is_not_tak
         let mut liar = route.links.wait_channel(&route.host, "Graph<Ring>", LONG).unwrap();
         liar.wait_send(ring(10_000).into_segment(), LONG).unwrap();
         let why = there.recv_graph(0, LONG).unwrap_err();
-        assert!(matches!(why, GraphError::TooLarge { most: 100_000, .. }), "{why}");
+        assert!(matches!(why, RankGraphError::TooLarge { most: 100_000, .. }), "{why}");
         liar.wait_send(ring(3).into_segment(), LONG).unwrap();
         drop(liar);
         here.set_current(ring(10_000));
         let why = here.send_graph(1, LONG).unwrap_err();
-        assert!(matches!(why, GraphError::TooLarge { rank: 1, most: 100_000, .. }), "{why}");
+        assert!(matches!(why, RankGraphError::TooLarge { rank: 1, most: 100_000, .. }), "{why}");
         assert_eq!(here.post_send_graph(1).wait(LONG).unwrap_err().why, why);
         here.set_current(ring(4));
         here.send_graph(1, LONG).unwrap();
@@ -99,16 +132,16 @@ fn who_never_comes_is_not_waited_for_beyond_the_deadline() {
     let mut here = Graphs::<Ring>::join(&nodes[0]).unwrap();
     here.set_current(ring(1));
     let why = here.send_graph(1, SHORT).unwrap_err();
-    assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
+    assert!(matches!(why, RankGraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
     let mut posted = here.post_send_graph(1);
     let not_yet = posted.wait(SHORT).unwrap_err();
-    assert!(not_yet.graph.is_none(), "it may still go");
+    assert!(not_yet.what.is_none(), "it may still go");
     let why = not_yet.why;
-    assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
+    assert!(matches!(why, RankGraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
     let why = here.recv_graph(1, SHORT).unwrap_err();
-    assert!(matches!(why, GraphError::RecvTimedOut { from: Source::Rank(1), .. }), "{why}");
+    assert!(matches!(why, RankGraphError::RecvTimedOut { from: Source::Rank(1), .. }), "{why}");
     here.set_current(ring(1));
-    let none = GraphError::NoSuchRank { rank: 2, size: 2 };
+    let none = RankGraphError::NoSuchRank { rank: 2, size: 2 };
     assert_eq!(here.send_graph(2, LONG).unwrap_err(), none);
     assert_eq!(here.recv_graph(2, LONG).unwrap_err(), none);
     assert_eq!(here.post_send_graph(2).wait(LONG).unwrap_err().why, none);
@@ -132,7 +165,10 @@ fn a_receiver_that_does_not_receive_ends_a_send_by_its_deadline() {
             }
             assert!(sent < 200, "nothing bounds what a rank takes");
         };
-        assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: true, .. }), "{why}");
+        assert!(
+            matches!(why, RankGraphError::SendTimedOut { rank: 1, is_open: true, .. }),
+            "{why}"
+        );
         for _ in 0..sent {
             assert_eq!(pair.there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 100_000);
         }
@@ -160,11 +196,11 @@ fn who_waits_for_a_node_that_goes_is_told() {
             drop(pair.here);
             pair.nodes.remove(0).leave(LONG).unwrap();
             let (of_rank, of_any, mut there) = waits.unwrap().join().unwrap();
-            assert!(matches!(of_rank, GraphError::Gone { rank: 0, .. }), "{of_rank}");
-            assert_eq!(of_any, GraphError::AllGone);
+            assert!(matches!(of_rank, RankGraphError::Gone { rank: 0, .. }), "{of_rank}");
+            assert_eq!(of_any, RankGraphError::AllGone);
             there.set_current(ring(1));
             let why = there.send_graph(0, LONG).unwrap_err();
-            assert_eq!(why, GraphError::Gone { rank: 0, why: "it has left".to_owned() });
+            assert_eq!(why, RankGraphError::Gone { rank: 0, why: "it has left".to_owned() });
         }
     }
 }
@@ -174,7 +210,10 @@ fn who_takes_no_graphs_any_more_says_so_and_may_again() {
     let mut pair = pair::<Ring>("shm");
     pair.here.set_current(ring(1));
     pair.here.send_graph(1, LONG).unwrap();
-    assert!(matches!(Graphs::<Ring>::join(&pair.nodes[1]).unwrap_err(), GraphError::Taken { .. }));
+    assert!(matches!(
+        Graphs::<Ring>::join(&pair.nodes[1]).unwrap_err(),
+        RankGraphError::Taken { .. }
+    ));
     drop(pair.there);
     let mut told = || loop {
         match pair.here.send_graph(1, Deadline::In(std::time::Duration::from_secs(1))) {
@@ -183,7 +222,7 @@ fn who_takes_no_graphs_any_more_says_so_and_may_again() {
         }
     };
     let why = told();
-    assert!(matches!(why, GraphError::Stopped { rank: 1 }), "{why}");
+    assert!(matches!(why, RankGraphError::Stopped { rank: 1 }), "{why}");
     let mut there = Graphs::<Ring>::join(&pair.nodes[1]).unwrap();
     pair.here.set_current(ring(7));
     pair.here.send_graph(1, LONG).unwrap();
@@ -206,7 +245,7 @@ fn the_same_name_for_another_type_is_an_error_of_the_sender() {
         graph.insert(Car { name, next: None })
     });
     let why = here.send_graph(1, LONG).unwrap_err();
-    assert!(matches!(why, GraphError::OtherType { rank: 1, .. }), "{why}");
+    assert!(matches!(why, RankGraphError::OtherType { rank: 1, .. }), "{why}");
 }
 
 #[test]
@@ -216,8 +255,8 @@ fn graphs_of_a_node_that_has_left_are_closed() {
     let waits = rt::spawn("waits", move || waits.wait(Deadline::UntilDead).unwrap_err());
     pair.nodes.remove(0).leave(LONG).unwrap();
     let why = waits.unwrap().join().unwrap();
-    assert!(matches!(why, GraphError::Closed | GraphError::Gone { .. }), "{why}");
+    assert!(matches!(why, RankGraphError::Closed | RankGraphError::Gone { .. }), "{why}");
     pair.here.set_current(ring(1));
-    assert_eq!(pair.here.send_graph(1, LONG).unwrap_err(), GraphError::Closed);
-    assert_eq!(pair.here.recv_graph(ANY, LONG).unwrap_err(), GraphError::Closed);
+    assert_eq!(pair.here.send_graph(1, LONG).unwrap_err(), RankGraphError::Closed);
+    assert_eq!(pair.here.recv_graph(ANY, LONG).unwrap_err(), RankGraphError::Closed);
 }

@@ -1,9 +1,9 @@
 //! Graphs that are larger than what a node holds for all that others send.
 
-use egret::graphs::{ANY, GraphError, Graphs, GraphsOptions};
-use egret::net::rt;
-use egret::node::channel::Writer;
+use egret::channel::ChannelWriter;
+use egret::graph::{ANY, Graphs, GraphsOptions, RankGraphError};
 use egret::prelude::Graph;
+use egret::rt;
 
 use crate::world::{FABRICS, LONG, Ring, SHORT, assert_ring, pair, pool, ring, route};
 
@@ -85,7 +85,7 @@ fn one_that_is_not_received_ends_by_its_deadline_and_the_next_goes() {
     let mut pair = pair::<Ring>("shm");
     pair.here.set_current(large());
     let why = pair.here.send_graph(1, SHORT).unwrap_err();
-    assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: true, .. }), "{why}");
+    assert!(matches!(why, RankGraphError::SendTimedOut { rank: 1, is_open: true, .. }), "{why}");
     assert_large(pair.here.current());
     pair.here.set_current(ring(5));
     pair.here.send_graph(1, LONG).unwrap();
@@ -99,16 +99,16 @@ fn one_that_has_begun_and_cannot_go_on_is_given_back() {
         pair.here.set_current(large());
         let mut posted = pair.here.post_send_graph(1);
         let not_yet = posted.wait(SHORT).unwrap_err();
-        assert!(not_yet.graph.is_none(), "it waits to be received");
+        assert!(not_yet.what.is_none(), "it waits to be received");
         drop(pair.there);
         let not_sent = posted.wait(LONG).unwrap_err();
-        assert_eq!(not_sent.why, GraphError::Stopped { rank: 1 });
-        assert_large(&not_sent.graph.unwrap());
+        assert_eq!(not_sent.why, RankGraphError::Stopped { rank: 1 });
+        assert_large(&not_sent.what.unwrap());
     }
 }
 
 /// Announces so many bytes, and sends these parts.
-fn lie(liar: &mut Writer, announced: u64, parts: &[&[u8]]) {
+fn lie(liar: &mut ChannelWriter, announced: u64, parts: &[&[u8]]) {
     let mut message = liar.message();
     message.wait_write_owned(announced.to_le_bytes().to_vec(), LONG).unwrap();
     for part in parts {
@@ -132,7 +132,7 @@ fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
             lie(&mut liar, most, &[head, tail]);
             let why = there.recv_graph(ANY, LONG).unwrap_err();
             assert!(why.to_string().contains("`GraphsOptions::bytes_max`"), "{why}");
-            assert_eq!(why, GraphError::TooLarge { rank: 1, bytes: most, most: 100_000 });
+            assert_eq!(why, RankGraphError::TooLarge { rank: 1, bytes: most, most: 100_000 });
         }
         let lies: [(u64, &[&[u8]]); 8] = [
             (len, &[]),
@@ -148,7 +148,7 @@ fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
             lie(&mut liar, announced, parts);
             lie(&mut liar, len, &[head, tail]);
             let why = there.recv_graph(ANY, LONG).unwrap_err();
-            assert!(matches!(why, GraphError::Refused { from: 0, .. }), "{announced}: {why}");
+            assert!(matches!(why, RankGraphError::Refused { from: 0, .. }), "{announced}: {why}");
             assert_ring(&there.recv_graph(ANY, LONG).unwrap().0, 40);
         }
         let mut message = liar.message();
@@ -156,7 +156,7 @@ fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
         message.wait_write_owned(head.to_vec(), LONG).unwrap();
         message.wait_flush(LONG).unwrap();
         let why = there.recv_graph(ANY, SHORT).unwrap_err();
-        assert!(matches!(why, GraphError::RecvTimedOut { .. }), "{why}");
+        assert!(matches!(why, RankGraphError::RecvTimedOut { .. }), "{why}");
         message.abort();
         lie(&mut liar, len, &[&good]);
         assert_ring(&there.recv_graph(ANY, LONG).unwrap().0, 40);

@@ -3,9 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use egret::graphs::{ANY, GraphError, Graphs};
-use egret::node::node::{Config, Node};
+use egret::graph::{ANY, Graphs, RankGraphError};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Config, Node};
 
 use crate::world::{FABRICS, LONG, Ring, assert_ring, ring};
 
@@ -68,10 +68,10 @@ fn graphs_go_to_a_process_and_back_until_it_is_killed() {
         }
         peer.0.kill().unwrap();
         let why = graphs.recv_graph(1, LONG).unwrap_err();
-        assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
+        assert!(matches!(why, RankGraphError::Gone { rank: 1, .. }), "{why}");
         graphs.set_current(ring(1));
         let why = graphs.send_graph(1, LONG).unwrap_err();
-        assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
+        assert!(matches!(why, RankGraphError::Gone { rank: 1, .. }), "{why}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is sent to a rank and received there when nothing goes wrong.
 
-use egret::graphs::{ANY, Graphs, GraphsOptions};
-use egret::net::rt;
+use egret::graph::{ANY, Graphs, GraphsOptions};
 use egret::prelude::Graph;
+use egret::rt;
 
 use crate::world::{Car, FABRICS, LONG, Ring, assert_car, assert_ring, car, pair, pool, ring};
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use egret::net::buf::Pool;
-use egret::net::rt;
-use egret::net::vi::Descriptor;
+use egret::buf::Pool;
+use egret::graph::GraphError;
 use egret::prelude::Graph;
+use egret::rt;
+use egret::vi::Descriptor;
 
 use crate::ends::ends;
 use crate::world::{Ring, ring};
@@ -108,8 +109,8 @@ fn rounds(message: &[u8], pool: &Pool, target: &Target) -> Verdicts {
             }
             Err(refused) => {
                 verdicts.refused += 1;
-                let offset = refused.refusal.offset;
-                assert!(offset < message.len(), "{refused}");
+                let GraphError::Refused(refusal) = &refused.why else { panic!("{refused}") };
+                assert!(refusal.offset < message.len(), "{refused}");
             }
         }
         drop(ends.next(ends.here.send_queue()).ok().unwrap());

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use egret::graphs::{ANY, GraphError, Graphs};
-use egret::net::rt::{self, Thread};
+use egret::graph::{ANY, Graphs, RankGraphError};
+use egret::rt::{self, Thread};
 
 use crate::world::{Car, FABRICS, LONG, Ring, SHORT, assert_ring, car, pair, pool, ring};
 
@@ -57,7 +57,7 @@ fn receives_that_are_posted_take_what_is_theirs() {
     let (graph, from) = of_1.wait(LONG).unwrap();
     assert_eq!((graph.len::<Ring>(), from), (1, 1));
     let why = of_1.wait(SHORT).unwrap_err();
-    assert!(matches!(why, GraphError::RecvTimedOut { .. }), "{why}");
+    assert!(matches!(why, RankGraphError::RecvTimedOut { .. }), "{why}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Graphs over connections of every fabric.
 
-use egret::net::buf::{Buf, Pool};
-use egret::net::rt;
-use egret::net::vi::{Descriptor, Handed, TransferError, ViError};
+use egret::buf::{Buf, Pool};
+use egret::graph::{GraphDefect, GraphError, GraphTrust};
 use egret::prelude::Graph;
-use egret::stream::graph::{Reason, RecvError, Trust};
+use egret::rt;
+use egret::vi::{Descriptor, Handed, ViError};
 
 use crate::ends::{ALL, Ends, ends};
 use crate::world::{Car, LONG, Ring, assert_car, assert_ring, car, ring};
@@ -20,7 +20,7 @@ fn a_graph_is_posted_and_received() {
             let ends = ends(name);
             // The receive is there first: an unreliable connection drops what nobody waits for.
             ends.there.post_recv(Graph::<Ring>::descriptor(64 << 20)).unwrap();
-            ends.here.post_send(ring(*count).into_descriptor().with_tag(7)).unwrap();
+            ends.here.post_send(ring(*count).into_descriptor().unwrap().with_tag(7)).unwrap();
             let got = ends.next(ends.there.recv_queue()).ok().unwrap();
             assert_eq!(got.tag, 7, "{name}");
             assert_ring(&Graph::from_words(got.into_vec()).unwrap(), *count);
@@ -37,7 +37,7 @@ fn a_graph_is_sent_and_waited_for() {
             let second = Graph::<Car>::recv(&there, 64 << 20, LONG).unwrap();
             // Until the other end is closed: what says that it has them goes meanwhile.
             let end = Graph::<Ring>::recv(&there, 64 << 20, LONG).unwrap_err();
-            assert!(matches!(end, RecvError::Transfer(_)), "{end}");
+            assert!(matches!(end, GraphError::Transfer(_) | GraphError::NotPosted(_)), "{end}");
             (first, second)
         });
         ring(30_000).send(&here, 3, LONG).unwrap();
@@ -57,7 +57,7 @@ fn a_receive_for_another_type_does_not_take_a_graph() {
         let Ends { here, there, .. } = ends(name);
         let sends = rt::spawn("sends", move || (ring(3).send(&here, 0, LONG), here));
         let why = Graph::<Car>::recv(&there, 1 << 20, LONG).unwrap_err();
-        let RecvError::Transfer(TransferError::Failed(why)) = why else { panic!("{name}: {why}") };
+        let GraphError::Transfer(why) = why else { panic!("{name}: {why}") };
         assert!(matches!(why, ViError::TypeMismatch { .. }), "{name}: {why}");
         assert!(why.to_string().contains("Graph<Car>"), "{name}: {why}");
         assert!(why.to_string().contains("Graph<Ring>"), "{name}: {why}");
@@ -71,7 +71,7 @@ fn a_graph_that_is_larger_than_is_taken_is_not() {
         let Ends { here, there, .. } = ends(name);
         let sends = rt::spawn("sends", move || (ring(3_000).send(&here, 0, LONG), here));
         let why = Graph::<Ring>::recv(&there, 1_000, LONG).unwrap_err();
-        assert!(matches!(why, RecvError::Transfer(TransferError::Failed(_))), "{name}: {why}");
+        assert!(matches!(why, GraphError::Transfer(ViError::TooLong { .. })), "{name}: {why}");
         drop(sends.unwrap().join().unwrap());
     }
 }
@@ -106,7 +106,7 @@ fn a_graph_that_is_handed_over_stays_where_it_is() {
     let got = ends.next(ends.there.recv_queue()).ok().unwrap();
     assert_eq!(got.tag, 5);
     let mut graph =
-        Graph::<Ring>::from_handed(got.into_handed(), &ends.there, Trust::Checked).unwrap();
+        Graph::<Ring>::from_handed(got.into_handed(), &ends.there, GraphTrust::Checked).unwrap();
     assert_eq!(graph.buf().unwrap().offset_in_region(), place);
     assert_ring(&graph, 1_000);
 
@@ -118,7 +118,7 @@ fn a_graph_that_is_handed_over_stays_where_it_is() {
     ends.here.post_recv(Descriptor::handed(1 << 20)).unwrap();
     graph.hand_over(&ends.there, 6).unwrap();
     let got = ends.next(ends.here.recv_queue()).ok().unwrap().into_handed();
-    let graph = Graph::<Ring>::from_handed(got, &ends.here, Trust::SameProcessImage).unwrap();
+    let graph = Graph::<Ring>::from_handed(got, &ends.here, GraphTrust::SameProcessImage).unwrap();
     assert_eq!(graph.buf().unwrap().offset_in_region(), place);
     assert_eq!((graph.root().number, graph[more].next), (77, Some(graph.root_ref())));
     drop(graph);
@@ -134,7 +134,8 @@ fn a_graph_is_handed_over_by_a_copy_where_the_peer_does_not_cooperate() {
         graph.hand_over(&ends.here, 0).unwrap();
         let got = handed(&ends);
         assert!(matches!(got, Handed::Copy(_)), "{name}");
-        let graph = Graph::<Ring>::from_handed(got, &ends.there, Trust::SameProcessImage).unwrap();
+        let graph =
+            Graph::<Ring>::from_handed(got, &ends.there, GraphTrust::SameProcessImage).unwrap();
         assert_ring(&graph, 1_000);
         ends.next(ends.here.send_queue()).done().unwrap();
         assert_eq!(pool.available(1 << 20), 2, "{name}");
@@ -153,7 +154,7 @@ fn a_hand_over_says_what_it_is() {
                 Ok(got) => {
                     assert!(is_taken, "{name}");
                     let got = got.into_handed();
-                    let graph = Graph::<Ring>::from_handed(got, &ends.there, Trust::Checked);
+                    let graph = Graph::<Ring>::from_handed(got, &ends.there, GraphTrust::Checked);
                     assert_ring(&graph.unwrap(), 10);
                 }
                 Err(why) => {
@@ -163,6 +164,41 @@ fn a_hand_over_says_what_it_is() {
             }
         }
     }
+}
+
+/// Whether a receiver found a dangling reference.
+fn is_dangling(why: &GraphError) -> bool {
+    matches!(why, GraphError::Refused(refusal) if matches!(refusal.reason, GraphDefect::Dangling { .. }))
+}
+
+/// A graph whose root refers to object 3, which was removed.
+fn dangling() -> Graph<Ring> {
+    let mut graph = ring(3);
+    let lost = graph.insert(Ring { number: 9, next: None, load: None });
+    graph.root_mut().next = Some(lost);
+    graph.remove(lost);
+    graph
+}
+
+#[test]
+fn a_graph_with_a_dangling_reference_is_refused_at_the_sender() {
+    let Ends { here, .. } = ends("shm");
+    let is_named = |why: &GraphError| matches!(why, GraphError::Dangling { class, index: 3 } if class == "Ring");
+    let why = dangling().send(&here, 0, LONG).unwrap_err();
+    assert!(is_named(&why), "{why}");
+    assert!(why.to_string().contains("object 3 of `Ring`"), "{why}");
+    let refused = dangling().into_descriptor().unwrap_err();
+    assert!(is_named(&refused.why), "{refused}");
+    assert_eq!(refused.what.root().number, dangling().root().number, "the graph comes back");
+    let refused = dangling().hand_over(&here, 0).unwrap_err();
+    assert!(is_named(&refused.why), "{refused}");
+    let graph = Graph::<Ring>::take_back(refused.what).unwrap();
+    let why = graph.send(&here, 0, LONG).unwrap_err();
+    assert!(is_named(&why), "{why}");
+    // Without the reference the graph is sent.
+    let mut graph = dangling();
+    graph.root_mut().next = None;
+    assert!(graph.into_descriptor().is_ok());
 }
 
 /// A graph in which the root's reference leads nowhere.
@@ -177,11 +213,11 @@ fn corrupt() -> (Buf, Pool) {
 #[test]
 fn only_a_process_of_the_same_image_is_believed() {
     for (name, trust, is_believed) in [
-        ("shm cooperating", Trust::SameProcessImage, true),
-        ("shm cooperating", Trust::Checked, false),
-        ("shm", Trust::SameProcessImage, false),
-        ("tcp", Trust::SameProcessImage, false),
-        ("sim", Trust::SameProcessImage, false),
+        ("shm cooperating", GraphTrust::SameProcessImage, true),
+        ("shm cooperating", GraphTrust::Checked, false),
+        ("shm", GraphTrust::SameProcessImage, false),
+        ("tcp", GraphTrust::SameProcessImage, false),
+        ("sim", GraphTrust::SameProcessImage, false),
     ] {
         let ends = ends(name);
         let (buf, _pool) = corrupt();
@@ -194,9 +230,9 @@ fn only_a_process_of_the_same_image_is_believed() {
                 assert!(graph.get(graph.root().next.unwrap()).is_none());
             }
             Err(refused) => {
-                assert!(!is_believed, "{name}, {trust:?}: {}", refused.refusal);
-                assert!(matches!(refused.refusal.reason, Reason::Dangling { .. }));
-                assert!(!refused.memory.is_empty(), "the memory is given back");
+                assert!(!is_believed, "{name}, {trust:?}: {refused}");
+                assert!(is_dangling(&refused.why), "{refused}");
+                assert!(!refused.what.is_empty(), "the memory is given back");
             }
         }
     }
@@ -211,7 +247,7 @@ fn a_buffer_of_a_peer_that_cooperates_is_believed_only_as_a_buffer() {
     ends.here.hand_over(buf, 0).unwrap();
     let got = ends.next(ends.there.recv_queue()).ok().unwrap();
     let why = Graph::<Ring>::from_words(got.into_vec()).unwrap_err();
-    assert!(matches!(why.refusal.reason, Reason::Dangling { .. }), "{why}");
+    assert!(is_dangling(&why.why), "{why}");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use egret::graphs::Graphs;
-use egret::net::rt::{self, Deadline};
-use egret::node::node::{Node, Route, RouteError};
+use egret::graph::Graphs;
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Node, NodeError, Route};
 use egret::prelude::{Graph, Object, Ref, Slice, Text};
+use egret::rt::{self, Deadline};
 
 #[derive(Debug, Clone, Copy, Object)]
 #[repr(C)]
@@ -84,7 +84,7 @@ pub(crate) fn route(from: &Node, to: &Node) -> Route {
     let until = LONG.until().unwrap();
     loop {
         match from.route(to.id()) {
-            Err(RouteError::Unknown { .. }) if rt::now() < until => {
+            Err(NodeError::Unknown { .. }) if rt::now() < until => {
                 rt::park(Some(rt::now() + Duration::from_millis(1)));
             }
             route => return route.unwrap(),

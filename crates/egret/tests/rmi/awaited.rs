@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use egret::net::buf::Pool;
-use egret::net::rt::{self, Deadline, Thread};
-use egret::node::node::Handle;
+use egret::buf::Pool;
+use egret::node::NodeHandle;
 use egret::rmi::{CallError, Remoting};
+use egret::rt::{self, Deadline, Thread};
 
 use crate::grid::{Board, GridStub, LONG, SOON, Tree, WAYS, pair, pool_with};
 
@@ -106,7 +106,7 @@ trait Hasty {
     fn block(&self);
 }
 
-struct Haste(Handle);
+struct Haste(NodeHandle);
 
 #[egret::remote]
 impl Hasty for Haste {

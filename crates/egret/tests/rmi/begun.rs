@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::{Handle, Node};
 use egret::node::registry::Registry;
-use egret::rmi::{CallError, Exported, Pending, Remoting, Stage};
+use egret::node::{Node, NodeHandle};
+use egret::rmi::{CallError, CallStage, Exported, Pending, Remoting};
+use egret::rt;
 
 use crate::grid::pool_with;
 
@@ -27,7 +27,7 @@ trait Log {
     fn pass_on(&self, to: egret::rmi::ObjectRef, count: u64);
 }
 
-struct Numbers(Vec<u64>, Handle, Arc<AtomicBool>);
+struct Numbers(Vec<u64>, NodeHandle, Arc<AtomicBool>);
 
 #[egret::remote]
 impl Log for Numbers {
@@ -226,13 +226,13 @@ fn a_call_that_waits_behind_others_ends_at_its_deadline() {
     rt::sleep(Duration::from_millis(2));
     let why = late.wait().unwrap_err();
     let is_told =
-        matches!(why, CallError::Deadline { stage: Stage::Begun, may_have_run: false, .. });
+        matches!(why, CallError::Deadline { stage: CallStage::Begun, may_have_run: false, .. });
     assert!(is_told, "{why:?}");
     // One without any time is not even begun.
     let never = logs.stub.with_deadline(Duration::ZERO);
     for why in [never.add(6).unwrap_err(), never.begin().add(6).wait().unwrap_err()] {
         let is_told =
-            matches!(why, CallError::Deadline { stage: Stage::Made, may_have_run: false, .. });
+            matches!(why, CallError::Deadline { stage: CallStage::Made, may_have_run: false, .. });
         assert!(is_told, "{why:?}");
     }
     logs.lets_go.store(true, Ordering::SeqCst);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use egret::net::rt;
+use egret::rmi::__private::{calls_account, run_calls};
 use egret::rmi::{CallError, Remoting};
+use egret::rt;
 
 use crate::grid::{Board, GridStub, LONG, pair, pair_with};
 
@@ -22,8 +23,8 @@ fn a_node_that_has_too_much_to_do_says_so_and_runs_what_it_has() {
         pair.server.set_workers(0);
         let waiting: Vec<_> = (0..MOST).map(|_| grid.begin().hints()).collect();
         let until = rt::now() + LONG;
-        while pair.server.calls_account().calls < MOST {
-            assert!(rt::now() < until, "{:?}", pair.server.calls_account());
+        while calls_account(&pair.server).calls < MOST {
+            assert!(rt::now() < until, "{:?}", calls_account(&pair.server));
             rt::sleep(Duration::from_millis(1));
         }
         assert!(matches!(grid.hints(), Err(CallError::Busy { .. })), "{fabric}");
@@ -38,10 +39,10 @@ fn a_node_that_has_too_much_to_do_says_so_and_runs_what_it_has() {
         let own: GridStub = pair.server.stub(wide.object());
         let own = own.begin().hints();
 
-        assert!(pair.server.run_calls());
+        assert!(run_calls(&pair.server));
         assert_eq!(own.wait(), Ok(0));
         assert!(waiting.into_iter().all(|call| call.wait() == Ok(0)));
-        assert_eq!(pair.server.calls_account().calls, 0);
+        assert_eq!(calls_account(&pair.server).calls, 0);
         pair.server.set_workers(1);
         assert_eq!(grid.hints(), Ok(0), "what was refused has not run");
         assert_eq!(grid.best(1), Ok(0));
@@ -73,8 +74,8 @@ fn what_waits_for_workers_runs_as_soon_as_there_are_some() {
     pair.server.set_workers(0);
     let calls: Vec<_> = (0..5).map(|_| pair.grid.begin().hints()).collect();
     let until = rt::now() + LONG;
-    while pair.server.calls_account().calls < 5 {
-        assert!(rt::now() < until, "{:?}", pair.server.calls_account());
+    while calls_account(&pair.server).calls < 5 {
+        assert!(rt::now() < until, "{:?}", calls_account(&pair.server));
         rt::sleep(Duration::from_millis(1));
     }
     pair.server.set_workers(2);

@@ -8,10 +8,10 @@ use std::task::Poll;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::net::vi::Wait;
-use egret::node::node::{Handle, Node};
+use egret::node::{Node, NodeHandle};
 use egret::rmi::{ObjectRef, Remoting};
+use egret::rt;
+use egret::vi::Wait;
 
 use crate::grid::{LONG, SOON, pool, pool_with, wait};
 
@@ -36,7 +36,7 @@ struct Notes {
 }
 
 struct Echo {
-    node: Handle,
+    node: NodeHandle,
     notes: Notes,
 }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
-use egret::node::node::Node;
+use egret::node::Node;
 use egret::rmi::CallError;
+use egret::rt::{self, Deadline};
 
 use crate::awaited::block_on;
 use crate::grid::{LONG, WAYS, pair, pair_with};

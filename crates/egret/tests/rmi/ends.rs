@@ -6,9 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
-use egret::node::node::Node;
+use egret::node::Node;
+use egret::rmi::__private::calls_account;
 use egret::rmi::{CallError, Remoting};
+use egret::rt::{self, Deadline};
 
 use crate::grid::{SOON, pool, wait};
 
@@ -157,7 +158,7 @@ fn a_panic_that_panics_again_leaves_gate_and_worker_as_they_were() {
             assert_eq!(stub.count(), Ok(count));
         }
     }
-    wait("nothing is left", || nodes[0].calls_account().calls == 0);
+    wait("nothing is left", || calls_account(&nodes[0]).calls == 0);
 }
 
 /// Panics when it is dropped.

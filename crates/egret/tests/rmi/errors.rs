@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
-use egret::node::node::{AskError, Fate};
-use egret::rmi::{CallError, Export, Limit, LookupError, Remoting, Stage};
+use egret::node::{Departure, NodeError};
+use egret::rmi::__private::calls_account;
+use egret::rmi::{CallError, CallStage, Export, Limit, Remoting};
+use egret::rt::{self, Deadline};
 
 use crate::grid::{Board, Grid, GridStub, SOON, pair, pair_with, pool_with};
 
@@ -57,7 +58,7 @@ fn an_object_that_is_gone_is_unknown() {
     let again: GridStub = pair.client.stub(&pair.grid.object());
     assert!(matches!(again.ping(), Err(CallError::UnknownObject { .. })), "at the first call too");
     let gone = pair.client.lookup::<GridStub>("grid", Duration::from_millis(50));
-    assert!(matches!(gone, Err(LookupError::Registry(_))), "its name is free: {gone:?}");
+    assert!(matches!(gone, Err(CallError::Registry(_))), "its name is free: {gone:?}");
 }
 
 #[test]
@@ -66,10 +67,10 @@ fn who_looks_for_an_object_of_a_node_that_is_gone_is_told_at_once() {
     let owner = pair.server.id();
     pair.server.leave(SOON).unwrap();
     let gone = pair.client.lookup::<GridStub>("grid", Deadline::UntilDead);
-    let Err(LookupError::Registry(AskError::OwnerGone { name, owner: of, fate })) = gone else {
+    let Err(CallError::Registry(NodeError::OwnerGone { name, owner: of, fate })) = gone else {
         panic!("{gone:?}");
     };
-    assert_eq!((name.as_str(), of, fate), ("grid", owner, Fate::Left));
+    assert_eq!((name.as_str(), of, fate), ("grid", owner, Departure::Left));
 }
 
 #[test]
@@ -100,12 +101,12 @@ fn other_types_are_found_by_name_at_the_first_call() {
     );
     assert!(matches!(
         pair.client.lookup::<TowerStub>("grid", SOON),
-        Err(LookupError::OtherInterface { ours: "Tower", .. })
+        Err(CallError::NameOfOther { ours: "Tower", .. })
     ));
     pair.server.bind("stone", b"no object").unwrap();
     assert!(matches!(
         pair.client.lookup::<GridStub>("stone", SOON),
-        Err(LookupError::NoObject { .. })
+        Err(CallError::NoObject { .. })
     ));
 }
 
@@ -115,7 +116,7 @@ fn the_time_that_a_first_call_spends_on_connecting_is_waited_too() {
         let pair = pair(fabric);
         let short = pair.grid.with_deadline(Duration::from_millis(30));
         match short.sleep_ms(60_000) {
-            Err(CallError::Deadline { deadline, stage: Stage::Sent, .. }) => {
+            Err(CallError::Deadline { deadline, stage: CallStage::Sent, .. }) => {
                 assert_eq!(deadline, Duration::from_millis(30), "{fabric}");
             }
             other => panic!("{fabric}: {other:?}"),
@@ -259,7 +260,11 @@ fn a_client_waits_when_as_many_calls_are_under_way_as_it_may_have() {
     assert!(
         matches!(
             refused,
-            Err(CallError::Deadline { may_have_run: false, stage: Stage::NoRoom { most: 2 }, .. })
+            Err(CallError::Deadline {
+                may_have_run: false,
+                stage: CallStage::NoRoom { most: 2 },
+                ..
+            })
         ),
         "it was not even sent: {refused:?}"
     );
@@ -289,7 +294,7 @@ fn dropping_a_call_cancels_it() {
     assert_eq!(busy.wait(), Ok(true));
     assert_eq!(pair.grid.best(3), Ok(0), "the one that was dropped has not run");
     let until = rt::now() + Duration::from_secs(20);
-    while pair.server.calls_account().calls > 0 {
+    while calls_account(&pair.server).calls > 0 {
         assert!(rt::now() < until, "the one that ran has not seen that nobody waits");
         rt::sleep(Duration::from_millis(1));
     }

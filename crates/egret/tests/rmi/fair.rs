@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use egret::node::node::Node;
+use egret::node::Node;
+use egret::rmi::__private::{calls_account, run_calls};
 use egret::rmi::{CallError, Exported, Remoting};
 
 use crate::grid::{pool_with, wait};
@@ -44,12 +45,12 @@ fn a_caller_that_fills_a_node_gets_nobody_else_refused() {
     nodes[0].set_workers(0);
     let calls: Vec<_> = (0..MOST).map(|_| many.begin().note(1)).collect();
     assert!(matches!(many.note(1), Err(CallError::Busy { .. })), "it has all that it may have");
-    let before = nodes[0].calls_account().calls;
+    let before = calls_account(&nodes[0]).calls;
     let other = few.begin().note(2);
     let own: NotesStub = nodes[0].stub(exported.object());
     let own = own.begin().note(3);
-    wait("they wait as well", || nodes[0].calls_account().calls == before + 2);
-    assert!(nodes[0].run_calls());
+    wait("they wait as well", || calls_account(&nodes[0]).calls == before + 2);
+    assert!(run_calls(&nodes[0]));
     assert_eq!((other.wait(), own.wait()), (Ok(()), Ok(())));
     let (ran, refused): (Vec<_>, Vec<_>) =
         calls.into_iter().map(|call| call.wait()).partition(Result::is_ok);
@@ -66,10 +67,10 @@ fn callers_take_turns() {
     nodes[0].set_workers(0);
     log.0.lock().unwrap().clear();
     let calls: Vec<_> = (0..100).map(|_| many.begin().note(1)).collect();
-    wait("they wait", || nodes[0].calls_account().calls == 100);
+    wait("they wait", || calls_account(&nodes[0]).calls == 100);
     let others: Vec<_> = (0..3).map(|_| few.begin().note(2)).collect();
-    wait("they all wait", || nodes[0].calls_account().calls == 103);
-    assert!(nodes[0].run_calls());
+    wait("they all wait", || calls_account(&nodes[0]).calls == 103);
+    assert!(run_calls(&nodes[0]));
     assert!(calls.into_iter().chain(others).all(|call| call.wait() == Ok(())));
     let log = log.0.lock().unwrap();
     let turns: Vec<_> = (0..log.len()).filter(|at| log[*at] == 2).collect();

@@ -3,16 +3,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
-use egret::net::vi::Wait;
-use egret::node::node::{Config, Node};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Config, Node};
 use egret::prelude::Wire;
 use egret::rmi::{Remoting, current};
+use egret::rt::{self, Deadline};
+use egret::vi::Wait;
 
 /// A tree by value.
 #[derive(Debug, Clone, PartialEq, Wire)]
-#[wire(crate = egret::stream)]
 pub(crate) struct Tree {
     pub(crate) value: i64,
     pub(crate) left: Option<Box<Tree>>,
@@ -33,7 +32,6 @@ impl Tree {
 
 /// Why a value is no better.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
-#[wire(crate = egret::stream)]
 pub(crate) struct Worse {
     pub(crate) best: u64,
 }

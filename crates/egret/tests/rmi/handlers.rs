@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::Handle;
+use egret::node::NodeHandle;
 use egret::rmi::{ObjectRef, Remoting};
+use egret::rt;
 
 use crate::grid::{pool, wait};
 
@@ -37,7 +37,7 @@ trait Hasty {
 }
 
 struct Haste {
-    node: Handle,
+    node: NodeHandle,
     stub: Mutex<Option<CountsStub>>,
     counted: Arc<AtomicU64>,
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use egret::node::node::{Handle, Node};
-use egret::rmi::{CallError, LookupError, ObjectRef, Remoting};
+use egret::node::{Node, NodeHandle};
+use egret::rmi::{CallError, ObjectRef, Remoting};
 
 use crate::awaited::block_on;
 use crate::grid::{SOON, pool};
@@ -86,7 +86,7 @@ trait Agent {
     fn read(&self, there: ObjectRef) -> String;
 }
 
-struct Reader(Handle);
+struct Reader(NodeHandle);
 
 #[egret::remote]
 impl Agent for Reader {
@@ -136,7 +136,7 @@ fn an_object_of_another_interface_is_not_called() {
         refuse_all(node, &lies("Reads"));
         refused(node.stub::<RemovesStub>(&lies("Removes")).delete(7), "Removes");
         let looked = node.lookup::<ReadsStub>("store", SOON);
-        assert!(matches!(looked, Err(LookupError::OtherInterface { ours: "Reads", .. })));
+        assert!(matches!(looked, Err(CallError::NameOfOther { ours: "Reads", .. })));
         // A reference in an argument.
         let agent = node.export(Reader(node.handle())).unwrap();
         let stub: AgentStub = nodes[1].stub(agent.object());

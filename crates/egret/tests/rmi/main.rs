@@ -17,6 +17,7 @@ mod interfaces;
 mod named;
 mod nested;
 mod pairs;
+mod panics;
 mod peer;
 mod rounds;
 mod serving;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::{AskError, Fate, Node};
-use egret::rmi::{CallError, Export, LookupError, NodeId, Remoting};
+use egret::node::{Departure, Node, NodeError};
+use egret::rmi::{CallError, Export, NodeId, Remoting};
+use egret::rt;
 
 use crate::grid::{Board, GridStub, SOON, pair, pair_with, pool};
 
@@ -22,7 +22,7 @@ fn names<E: std::fmt::Display>(failed: &CallError<E>, node: NodeId, method: &str
 #[track_caller]
 fn blames<E: std::fmt::Display>(failed: &CallError<E>, own: NodeId) -> bool {
     let CallError::NotMember { node, fate, may_have_run, .. } = failed else { panic!("{failed}") };
-    assert_eq!((*node, fate), (own, &Fate::Left));
+    assert_eq!((*node, fate), (own, &Departure::Left));
     let said = failed.to_string();
     let parts = [&format!("this node, {own}"), "it has left", "`Node::join`"];
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
@@ -61,7 +61,7 @@ fn ends_the_caller(fabric: &str, end: impl FnOnce(Node)) {
         names(&failed, stub.object().node, "hint");
     }
     let gone = handle.lookup::<GridStub>("grid", SOON).unwrap_err();
-    let LookupError::Registry(AskError::NotMember { node, fate: Fate::Left }) = gone else {
+    let CallError::Registry(NodeError::NotMember { node, fate: Departure::Left }) = gone else {
         panic!("{gone}");
     };
     assert_eq!(node, id);
@@ -118,14 +118,14 @@ fn a_name_that_was_withdrawn_is_told_as_that() {
     let found: GridStub = pair.client.try_lookup("grid").unwrap();
     found.ping().unwrap();
     drop(pair.exported);
-    let withdrawn = |failed: LookupError| {
+    let withdrawn = |failed: CallError| {
         let said = failed.to_string();
         assert!(
             said.contains(&format!("node {owner} had the name and has withdrawn it")),
             "{said}"
         );
         match failed {
-            LookupError::Registry(AskError::NotBound { withdrawn_by, waited, .. }) => {
+            CallError::Registry(NodeError::NotBound { withdrawn_by, waited, .. }) => {
                 assert_eq!(withdrawn_by, Some(owner));
                 waited
             }
@@ -151,5 +151,5 @@ fn a_name_that_was_withdrawn_is_told_as_that() {
     waits.join().unwrap().unwrap().ping().unwrap();
     pair.server.leave(SOON).unwrap();
     let gone = pair.client.try_lookup::<GridStub>("grid").unwrap_err();
-    assert!(matches!(gone, LookupError::Registry(AskError::OwnerGone { .. })), "{gone}");
+    assert!(matches!(gone, CallError::Registry(NodeError::OwnerGone { .. })), "{gone}");
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
-use egret::node::node::Handle;
+use egret::node::NodeHandle;
 use egret::rmi::{CallError, Export, ObjectRef, Remoting, current};
+use egret::rt::{self, Deadline};
 
 use crate::grid::{SOON, pool, wait};
 
@@ -29,7 +29,7 @@ pub(crate) trait Relay {
 
 #[derive(Debug)]
 pub(crate) struct Hop {
-    node: Handle,
+    node: NodeHandle,
 }
 
 impl Hop {
@@ -98,7 +98,7 @@ struct Hops {
     stubs: Vec<RelayStub>,
     refs: Vec<ObjectRef>,
     _exported: Vec<egret::rmi::Exported>,
-    nodes: Vec<egret::node::node::Node>,
+    nodes: Vec<egret::node::Node>,
     _registry: egret::node::registry::Registry,
 }
 

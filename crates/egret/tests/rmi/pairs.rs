@@ -3,9 +3,10 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::{Handle, Node, Part};
+use egret::node::{Node, NodeHandle, NodePart};
+use egret::rmi::__private::calls_account;
 use egret::rmi::{CallError, ObjectRef, Remoting};
+use egret::rt;
 
 use crate::grid::{Board, GridStub, SOON, pair_with, pool, pool_with, wait};
 
@@ -88,10 +89,10 @@ fn calls_that_are_dropped_before_they_arrive_never_run() {
     wait("all are cancelled", || {
         let mut links = pair.client.links().iter();
         let is_sent = links.all(|(_, links)| links.account().out_bytes == 0);
-        is_sent && pair.server.calls_account().calls == 0
+        is_sent && calls_account(&pair.server).calls == 0
     });
     rt::sleep(Duration::from_millis(50));
-    assert_eq!(pair.server.calls_account().calls, 0);
+    assert_eq!(calls_account(&pair.server).calls, 0);
     pair.server.set_workers(2);
     assert_eq!(pair.grid.row(1), Ok(Vec::new()), "none has run");
 }
@@ -104,7 +105,7 @@ trait Tells {
     fn tell(&self, to: ObjectRef, what: u64) -> String;
 }
 
-struct Teller(Handle);
+struct Teller(NodeHandle);
 
 #[egret::remote]
 impl Tells for Teller {
@@ -137,7 +138,7 @@ trait Relays {
     fn bounce(&self, here: ObjectRef, there: ObjectRef, times: u32) -> u32;
 }
 
-struct Relay(Handle);
+struct Relay(NodeHandle);
 
 #[egret::remote]
 impl Relays for Relay {
@@ -186,7 +187,7 @@ fn calls_that_fill_the_window_do_not_keep_their_own_out() {
 /// Is dropped with what a node keeps.
 struct Canary(#[expect(dead_code, reason = "it is held")] Arc<()>);
 
-impl Part for Canary {}
+impl NodePart for Canary {}
 
 #[test]
 fn a_handle_that_outlives_its_node_keeps_nothing() {

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::{Config, Node};
+use egret::node::{Config, Node};
 use egret::rmi::Remoting;
+use egret::rt;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::grid::{Board, GridStub, LONG, SOON};

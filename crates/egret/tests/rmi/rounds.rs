@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use egret::net::rt::Deadline;
-use egret::node::node::Node;
+use egret::node::Node;
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::rmi::__private::calls_account;
 use egret::rmi::{CallError, Exported, Remoting};
+use egret::rt::Deadline;
 
 use crate::grid::{Board, GridStub, SOON, wait};
 use crate::peer::Peer;
@@ -100,7 +101,7 @@ impl Home {
 
     fn kill_client(&self) {
         let peer = Peer::start("call", self.registry.address(), self.fabric);
-        wait("its calls arrive", || self.node.calls_account().calls >= 3);
+        wait("its calls arrive", || calls_account(&self.node).calls >= 3);
         peer.kill();
     }
 
@@ -112,9 +113,9 @@ impl Home {
 
     /// What there is, once all is quiet.
     fn settle(&self) -> (usize, usize) {
-        wait("calls are over", || self.node.calls_account().calls == 0);
+        wait("calls are over", || calls_account(&self.node).calls == 0);
         wait("links are settled", || self.links() == self.alone);
-        assert_eq!(self.node.calls_account().objects, 1);
+        assert_eq!(calls_account(&self.node).objects, 1);
         let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
         (count("fd"), count("task"))
     }
@@ -146,7 +147,7 @@ fn rounds(fabric: &'static str) {
         now.0 <= before.0 && now.1 <= before.1 + 2
     });
     drop(home.exported);
-    assert_eq!(home.node.calls_account().objects, 0);
+    assert_eq!(calls_account(&home.node).objects, 0);
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use egret::net::rt;
-use egret::node::node::{Handle, Node};
+use egret::node::{Node, NodeHandle};
+use egret::rmi::__private::calls_account;
 use egret::rmi::{Exported, ObjectRef, Remoting};
+use egret::rt;
 
 use crate::grid::{LONG, SOON, pool, wait};
 
@@ -42,7 +43,7 @@ trait Who {
 }
 
 struct It {
-    node: Handle,
+    node: NodeHandle,
     mine: Mutex<Option<ThreadId>>,
     is_open: Arc<(Mutex<bool>, Condvar)>,
     lock: Arc<Mutex<()>>,
@@ -382,7 +383,7 @@ fn a_node_waits_a_moment_for_the_methods_that_run_when_it_goes() {
     let shared = Arc::clone(&is_open);
     let two = two_with("shm", |_, it| It { is_open: Arc::clone(&shared), ..it });
     let call = two.stubs[0].begin().wait_open();
-    wait("it runs", || two.nodes[1].calls_account().calls > 0);
+    wait("it runs", || calls_account(&two.nodes[1]).calls > 0);
     let Two { nodes, exported, stubs, _registry } = two;
     let [client, server] = <[Node; 2]>::try_from(nodes).unwrap();
     let (gate, was_open) = (Arc::clone(&is_open), Arc::new(AtomicBool::new(false)));

@@ -4,10 +4,11 @@ use std::env;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
-use egret::node::node::{Event, Node, NodeId};
 use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::{Event, Node, NodeId};
+use egret::rmi::__private::calls_account;
 use egret::rmi::{CallError, Remoting};
+use egret::rt::{self, Deadline};
 
 use crate::grid::{Board, GridStub, LONG, SOON};
 use crate::peer::Peer;
@@ -127,8 +128,8 @@ fn cut(space: &str) {
     let gone = grid.ping().unwrap_err();
     assert!(matches!(gone, CallError::PeerDied { may_have_run: false, .. }), "{gone:?}");
     let until = rt::now() + LONG;
-    while home.calls_account().calls > 0 {
-        assert!(rt::now() < until, "the calls of who was cut off: {:?}", home.calls_account());
+    while calls_account(&home).calls > 0 {
+        assert!(rt::now() < until, "the calls of who was cut off: {:?}", calls_account(&home));
         rt::sleep(Duration::from_millis(2));
     }
     // It has its own calls, and finds out by itself.

@@ -1,6 +1,6 @@
 //! What calls send.
 
-use egret::node::node::Node;
+use egret::node::Node;
 
 use crate::grid::pair;
 

@@ -12,7 +12,7 @@ mod tests;
 
 use std::time::Duration;
 
-use egret::net::rt::Instant;
+use egret::rt::Instant;
 use rustix::process::Signal;
 
 use super::fault::{Fault, planted};
@@ -21,7 +21,7 @@ use super::status::{Status, signalled};
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Event {
+pub(crate) enum SupervisorEvent {
     /// These processes have ended, in no known order.
     Exited(Vec<(u32, Status)>),
     /// The registry says that this one has failed, while it may still be ending.
@@ -56,8 +56,8 @@ pub(crate) struct Supervisor {
     timeout: Option<Duration>,
     timeout_at: Option<Instant>,
     grace: Duration,
-    phase: Phase,
-    cause: Cause,
+    phase: JobPhase,
+    cause: JobEndCause,
     /// The first that failed; after it, that is for a cause.
     first: Option<(u32, Status)>,
     /// Of whom the registry said first that it failed.
@@ -66,7 +66,7 @@ pub(crate) struct Supervisor {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum JobPhase {
     Running,
     /// For so long, until then.
     Grace {
@@ -85,7 +85,7 @@ enum Phase {
 
 /// Why a job ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum JobEndCause {
     /// All its processes have ended, or none of the below is known yet.
     Done,
     Failed,
@@ -108,8 +108,8 @@ impl Supervisor {
             timeout,
             timeout_at: timeout.and_then(|timeout| now.checked_add(timeout)),
             grace,
-            phase: Phase::Running,
-            cause: Cause::Done,
+            phase: JobPhase::Running,
+            cause: JobEndCause::Done,
             first: None,
             blamed: None,
             hurried: false,
@@ -117,32 +117,32 @@ impl Supervisor {
     }
 
     /// What is to be done about `event`.
-    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+    pub(crate) fn on(&mut self, event: SupervisorEvent, now: Instant) -> Vec<Action> {
         match event {
-            Event::Exited(ended) => self.exited(ended, now),
-            Event::Failed(rank) => {
-                if self.phase == Phase::Running && self.running[rank as usize] {
+            SupervisorEvent::Exited(ended) => self.exited(ended, now),
+            SupervisorEvent::Failed(rank) => {
+                if self.phase == JobPhase::Running && self.running[rank as usize] {
                     self.blamed.get_or_insert(rank);
                 }
                 Vec::new()
             }
-            Event::Signal(signal) => self.signalled(signal, now),
-            Event::GuardGone if planted(Fault::GuardForgotten) => Vec::new(),
-            Event::GuardGone if self.cause == Cause::GuardGone => Vec::new(),
-            Event::GuardGone => self.end(Cause::GuardGone, now),
-            Event::Alone => self.alone(),
-            Event::Tick => self.tick(now),
+            SupervisorEvent::Signal(signal) => self.signalled(signal, now),
+            SupervisorEvent::GuardGone if planted(Fault::GuardForgotten) => Vec::new(),
+            SupervisorEvent::GuardGone if self.cause == JobEndCause::GuardGone => Vec::new(),
+            SupervisorEvent::GuardGone => self.end(JobEndCause::GuardGone, now),
+            SupervisorEvent::Alone => self.alone(),
+            SupervisorEvent::Tick => self.tick(now),
         }
     }
 
-    /// When to say [`Event::Tick`].
+    /// When to say [`SupervisorEvent::Tick`].
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Running => self.timeout_at,
-            Phase::Grace { end_at, .. } => end_at,
-            Phase::Ending { kill_at } => Some(kill_at),
-            Phase::Killing { again_at, .. } => Some(again_at),
-            Phase::Over => None,
+            JobPhase::Running => self.timeout_at,
+            JobPhase::Grace { end_at, .. } => end_at,
+            JobPhase::Ending { kill_at } => Some(kill_at),
+            JobPhase::Killing { again_at, .. } => Some(again_at),
+            JobPhase::Over => None,
         }
     }
 
@@ -167,11 +167,11 @@ impl Supervisor {
         let none_runs = !self.running.contains(&true);
         if none_runs && planted(Fault::LeftBehind) {
             actions.extend(self.finish());
-        } else if none_runs && self.phase == Phase::Running {
+        } else if none_runs && self.phase == JobPhase::Running {
             // Time to end by itself for what they started, as a `tee` at the end of a pipe.
-            self.phase = Phase::Ending { kill_at: now + AFTER_TERM };
-        } else if none_runs && matches!(self.phase, Phase::Grace { .. }) {
-            actions.extend(self.end(Cause::Failed, now));
+            self.phase = JobPhase::Ending { kill_at: now + AFTER_TERM };
+        } else if none_runs && matches!(self.phase, JobPhase::Grace { .. }) {
+            actions.extend(self.end(JobEndCause::Failed, now));
         }
         actions
     }
@@ -181,10 +181,10 @@ impl Supervisor {
         if is_cause || planted(Fault::LastCode) {
             self.first = Some((rank, status));
         }
-        if is_cause && self.cause == Cause::Failed {
+        if is_cause && self.cause == JobEndCause::Failed {
             return vec![Action::Tell(format!("rank {rank} {status} before that"))];
         }
-        if self.phase != Phase::Running || planted(Fault::OthersGoOn) {
+        if self.phase != JobPhase::Running || planted(Fault::OthersGoOn) {
             return Vec::new();
         }
         let time = self.timeout_at.map_or(self.grace, |at| self.grace.min(at - now));
@@ -197,10 +197,10 @@ impl Supervisor {
         };
         let mut actions = self.tell(format!("rank {rank} {status}{rest}"));
         if time.is_zero() || self.running().count() == 0 || planted(Fault::NoGrace) {
-            actions.extend(self.end(Cause::Failed, now));
+            actions.extend(self.end(JobEndCause::Failed, now));
         } else {
-            self.cause = Cause::Failed;
-            self.phase = Phase::Grace { time, end_at: now.checked_add(time) };
+            self.cause = JobEndCause::Failed;
+            self.phase = JobPhase::Grace { time, end_at: now.checked_add(time) };
         }
         actions
     }
@@ -224,10 +224,10 @@ impl Supervisor {
         let is_killed = status == Status::Signal(Signal::KILL.as_raw());
         match self.phase {
             // Nobody was sent anything.
-            Phase::Grace { .. } if self.blamed == Some(rank) => true,
+            JobPhase::Grace { .. } if self.blamed == Some(rank) => true,
             // Whoever the registry blames was spared TERM, and nobody was sent KILL.
-            Phase::Ending { .. } if self.blamed == Some(rank) => !status.is_asked(),
-            Phase::Grace { .. } | Phase::Ending { .. } => {
+            JobPhase::Ending { .. } if self.blamed == Some(rank) => !status.is_asked(),
+            JobPhase::Grace { .. } | JobPhase::Ending { .. } => {
                 is_killed && self.blamed.is_none() && matches!(first, Status::Code(_))
             }
             _ => self.blamed == Some(rank) && !is_killed,
@@ -235,20 +235,20 @@ impl Supervisor {
     }
 
     fn signalled(&mut self, signal: Signal, now: Instant) -> Vec<Action> {
-        let is_told = !matches!(self.phase, Phase::Running | Phase::Grace { .. });
+        let is_told = !matches!(self.phase, JobPhase::Running | JobPhase::Grace { .. });
         let again = matches!(signal, Signal::INT | Signal::QUIT) && is_told;
         if again && !planted(Fault::SecondPassedOn) {
             self.hurried = true;
             return self.kill(now);
         }
         match self.phase {
-            Phase::Running if signals::ends(signal) => {
-                self.cause = Cause::Asked(signal);
-                self.phase = Phase::Ending { kill_at: now + PATIENCE };
+            JobPhase::Running if signals::ends(signal) => {
+                self.cause = JobEndCause::Asked(signal);
+                self.phase = JobPhase::Ending { kill_at: now + PATIENCE };
             }
             // The job has failed before that.
-            Phase::Grace { .. } if signals::ends(signal) => {
-                self.phase = Phase::Ending { kill_at: now + AFTER_TERM };
+            JobPhase::Grace { .. } if signals::ends(signal) => {
+                self.phase = JobPhase::Ending { kill_at: now + AFTER_TERM };
             }
             _ => {}
         }
@@ -256,12 +256,14 @@ impl Supervisor {
     }
 
     /// Tells everybody to end, because of `cause`.
-    fn end(&mut self, cause: Cause, now: Instant) -> Vec<Action> {
+    fn end(&mut self, cause: JobEndCause, now: Instant) -> Vec<Action> {
         self.cause = cause;
         let kill_at = now + AFTER_TERM;
         self.phase = match self.phase {
-            Phase::Ending { kill_at: before } => Phase::Ending { kill_at: before.min(kill_at) },
-            Phase::Running | Phase::Grace { .. } => Phase::Ending { kill_at },
+            JobPhase::Ending { kill_at: before } => {
+                JobPhase::Ending { kill_at: before.min(kill_at) }
+            }
+            JobPhase::Running | JobPhase::Grace { .. } => JobPhase::Ending { kill_at },
             phase => phase,
         };
         // Whoever failed first is to come to its end undisturbed, for its exit code.
@@ -271,27 +273,27 @@ impl Supervisor {
 
     fn kill(&mut self, now: Instant) -> Vec<Action> {
         if planted(Fault::NeverKills) {
-            self.phase = Phase::Ending { kill_at: now + AFTER_TERM };
+            self.phase = JobPhase::Ending { kill_at: now + AFTER_TERM };
             return Vec::new();
         }
         let give_up_at = match self.phase {
-            Phase::Killing { give_up_at, .. } => give_up_at,
+            JobPhase::Killing { give_up_at, .. } => give_up_at,
             _ => now + GIVE_UP,
         };
-        self.phase = Phase::Killing { again_at: now + AGAIN, give_up_at };
+        self.phase = JobPhase::Killing { again_at: now + AGAIN, give_up_at };
         vec![Action::End { signal: Signal::KILL, spare: None }]
     }
 
     fn tick(&mut self, now: Instant) -> Vec<Action> {
         match self.phase {
-            Phase::Running if self.timeout_at.is_some_and(|at| now >= at) => {
+            JobPhase::Running if self.timeout_at.is_some_and(|at| now >= at) => {
                 let time = self.timeout.unwrap_or_default();
                 let mut actions =
                     vec![Action::Tell(format!("not done in {time:?}; ending the job"))];
-                actions.extend(self.end(Cause::TimedOut, now));
+                actions.extend(self.end(JobEndCause::TimedOut, now));
                 actions
             }
-            Phase::Grace { time, end_at } if end_at.is_some_and(|at| now >= at) => {
+            JobPhase::Grace { time, end_at } if end_at.is_some_and(|at| now >= at) => {
                 let mut running = self.running();
                 let what = match (running.next(), running.count()) {
                     (Some(rank), 0) => {
@@ -303,11 +305,13 @@ impl Supervisor {
                     }
                 };
                 let mut actions = self.tell(what);
-                actions.extend(self.end(Cause::Failed, now));
+                actions.extend(self.end(JobEndCause::Failed, now));
                 actions
             }
-            Phase::Killing { give_up_at, .. } if now >= give_up_at => self.finish(),
-            Phase::Ending { kill_at: at } | Phase::Killing { again_at: at, .. } if now >= at => {
+            JobPhase::Killing { give_up_at, .. } if now >= give_up_at => self.finish(),
+            JobPhase::Ending { kill_at: at } | JobPhase::Killing { again_at: at, .. }
+                if now >= at =>
+            {
                 self.kill(now)
             }
             _ => Vec::new(),
@@ -322,20 +326,20 @@ impl Supervisor {
     }
 
     fn finish(&mut self) -> Vec<Action> {
-        if self.phase == Phase::Over {
+        if self.phase == JobPhase::Over {
             return Vec::new();
         }
-        self.phase = Phase::Over;
+        self.phase = JobPhase::Over;
         vec![Action::Finish { code: self.code() }]
     }
 
     fn code(&self) -> u8 {
         let failed = self.first.map_or(0, |(_, status)| status.code());
         match self.cause {
-            Cause::TimedOut if !planted(Fault::TimeoutUntold) => TIMED_OUT,
+            JobEndCause::TimedOut if !planted(Fault::TimeoutUntold) => TIMED_OUT,
             // Whoever had to be killed did not answer; what was asked is the reason.
-            Cause::Asked(signal) if failed == KILLED => signalled(signal.as_raw()),
-            Cause::GuardGone => KILLED,
+            JobEndCause::Asked(signal) if failed == KILLED => signalled(signal.as_raw()),
+            JobEndCause::GuardGone => KILLED,
             _ => failed,
         }
     }

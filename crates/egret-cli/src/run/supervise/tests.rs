@@ -16,12 +16,12 @@ impl Story {
         Self { supervisor: Supervisor::new(3, timeout, GRACE, at(0)), now: 0 }
     }
 
-    fn on(&mut self, event: Event) -> Vec<Action> {
+    fn on(&mut self, event: SupervisorEvent) -> Vec<Action> {
         self.supervisor.on(event, at(self.now))
     }
 
     fn exit(&mut self, rank: u32, status: Status) -> Vec<Action> {
-        self.on(Event::Exited(vec![(rank, status)]))
+        self.on(SupervisorEvent::Exited(vec![(rank, status)]))
     }
 
     /// Lets the time come that was asked for, and gives it with what is done then.
@@ -29,7 +29,7 @@ impl Story {
         let wake_at = self.supervisor.wake_at().expect("something to wait for");
         assert!(wake_at > at(self.now), "no time passes");
         self.now = wake_at.as_nanos() / 1_000_000;
-        (self.now, self.on(Event::Tick))
+        (self.now, self.on(SupervisorEvent::Tick))
     }
 
     /// Everybody who runs ends like this.
@@ -45,8 +45,8 @@ impl Story {
 
     #[track_caller]
     fn ends_with(&mut self, code: u8) {
-        assert_eq!(self.on(Event::Alone), [Action::Finish { code }]);
-        assert_eq!(self.on(Event::Alone), [], "once");
+        assert_eq!(self.on(SupervisorEvent::Alone), [Action::Finish { code }]);
+        assert_eq!(self.on(SupervisorEvent::Alone), [], "once");
     }
 }
 
@@ -73,9 +73,9 @@ const TERMED: Status = Status::Signal(15);
 
 fn all_well() {
     let mut story = Story::new(None);
-    assert_eq!(story.on(Event::Tick), []);
+    assert_eq!(story.on(SupervisorEvent::Tick), []);
     assert_eq!(story.exit(1, Status::Code(0)), []);
-    assert_eq!(story.on(Event::Alone), [], "others run");
+    assert_eq!(story.on(SupervisorEvent::Alone), [], "others run");
     story.all_end(Status::Code(0));
     story.ends_with(0);
 }
@@ -102,14 +102,14 @@ fn left_behind() {
 
 fn asked_to_end() {
     let mut story = Story::new(None);
-    let usr1 = story.on(Event::Signal(Signal::USR1));
+    let usr1 = story.on(SupervisorEvent::Signal(Signal::USR1));
     assert_eq!(usr1, [Action::Pass(Signal::USR1)]);
     assert_eq!(story.supervisor.wake_at(), None, "it goes on");
-    assert_eq!(story.on(Event::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
-    assert_eq!(story.on(Event::Signal(Signal::TERM)), [Action::Pass(Signal::TERM)]);
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::TERM)), [Action::Pass(Signal::TERM)]);
     assert_eq!(story.exit(2, Status::Signal(2)), []);
     assert!(!story.supervisor.is_hurried());
-    assert_eq!(story.on(Event::Signal(Signal::INT)), [kill()]);
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::INT)), [kill()]);
     assert!(story.supervisor.is_hurried(), "the output need not be read to its end");
     story.all_end(KILLED_HARD);
     story.ends_with(130);
@@ -117,7 +117,7 @@ fn asked_to_end() {
 
 fn asked_and_deaf() {
     let mut story = Story::new(None);
-    story.on(Event::Signal(Signal::TERM));
+    story.on(SupervisorEvent::Signal(Signal::TERM));
     assert_eq!(story.wait(), (5000, vec![kill()]));
     story.all_end(KILLED_HARD);
     story.ends_with(143);
@@ -125,7 +125,7 @@ fn asked_and_deaf() {
 
 fn too_slow() {
     let mut story = Story::new(Some(700));
-    assert_eq!(story.on(Event::Tick), []);
+    assert_eq!(story.on(SupervisorEvent::Tick), []);
     assert_eq!(story.wait(), (700, vec![tell("not done in 700ms; ending the job"), term()]));
     story.all_end(TERMED);
     story.ends_with(124);
@@ -133,12 +133,12 @@ fn too_slow() {
 
 fn guard_gone() {
     let mut story = Story::new(None);
-    assert_eq!(story.on(Event::GuardGone), [term()]);
-    assert_eq!(story.on(Event::GuardGone), [], "it is gone for ever");
+    assert_eq!(story.on(SupervisorEvent::GuardGone), [term()]);
+    assert_eq!(story.on(SupervisorEvent::GuardGone), [], "it is gone for ever");
     assert_eq!(story.wait(), (1000, vec![kill()]));
     let mut story = Story::new(None);
-    story.on(Event::Signal(Signal::HUP));
-    assert_eq!(story.on(Event::GuardGone), [term()]);
+    story.on(SupervisorEvent::Signal(Signal::HUP));
+    assert_eq!(story.on(SupervisorEvent::GuardGone), [term()]);
     assert_eq!(story.wait(), (1000, vec![kill()]), "no patience without a guard");
 }
 
@@ -153,7 +153,7 @@ fn the_first_failure_ends_the_others_and_gives_the_code() {
     let mut story = Story::new(None);
     let both = vec![(0, Status::Code(1)), (2, Status::Signal(11))];
     let said = tell("rank 2 was ended by signal 11 (SEGV); the other has 2s to finish");
-    assert_eq!(story.on(Event::Exited(both)), [said], "a signal is the cause");
+    assert_eq!(story.on(SupervisorEvent::Exited(both)), [said], "a signal is the cause");
     assert_eq!(story.exit(1, Status::Code(4)), [term()], "what they left behind");
     assert_eq!(story.wait(), (1000, vec![kill()]));
     story.ends_with(139);
@@ -185,17 +185,17 @@ fn grace_ends_with_the_time_of_the_job() {
 fn grace_ends_with_a_signal_or_the_guard() {
     let mut story = Story::new(None);
     story.exit(1, Status::Code(3));
-    assert_eq!(story.on(Event::Signal(Signal::USR1)), [Action::Pass(Signal::USR1)]);
-    assert_eq!(story.on(Event::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::USR1)), [Action::Pass(Signal::USR1)]);
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
     assert_eq!(story.exit(0, Status::Signal(2)), []);
-    assert_eq!(story.on(Event::Signal(Signal::INT)), [kill()], "the second Ctrl-C");
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::INT)), [kill()], "the second Ctrl-C");
     story.all_end(KILLED_HARD);
     story.ends_with(3);
 
     let mut story = Story::new(None);
-    story.on(Event::Failed(2));
+    story.on(SupervisorEvent::Failed(2));
     story.exit(1, Status::Code(3));
-    story.on(Event::Signal(Signal::TERM));
+    story.on(SupervisorEvent::Signal(Signal::TERM));
     assert_eq!(story.exit(2, TERMED), [], "that was our signal");
     assert_eq!(story.wait(), (1000, vec![kill()]));
     story.all_end(KILLED_HARD);
@@ -203,7 +203,7 @@ fn grace_ends_with_a_signal_or_the_guard() {
 
     let mut story = Story::new(None);
     story.exit(1, Status::Code(3));
-    assert_eq!(story.on(Event::GuardGone), [term()]);
+    assert_eq!(story.on(SupervisorEvent::GuardGone), [term()]);
     assert_eq!(story.wait(), (1000, vec![kill()]));
 }
 
@@ -226,11 +226,11 @@ fn signals_end_a_job() {
     asked_to_end();
     asked_and_deaf();
     let mut story = Story::new(None);
-    story.on(Event::Signal(Signal::TERM));
+    story.on(SupervisorEvent::Signal(Signal::TERM));
     story.all_end(Status::Code(0));
     story.ends_with(0);
     let mut story = Story::new(None);
-    story.on(Event::Signal(Signal::TERM));
+    story.on(SupervisorEvent::Signal(Signal::TERM));
     story.exit(0, Status::Code(5));
     story.all_end(TERMED);
     story.ends_with(5);
@@ -264,8 +264,8 @@ fn what_cannot_be_killed_does_not_keep_the_job() {
 fn who_failed_first_is_known_before_it_ends() {
     let spare = Action::End { signal: Signal::TERM, spare: Some(2) };
     let mut story = Story::new(None);
-    story.on(Event::Failed(2));
-    story.on(Event::Failed(0));
+    story.on(SupervisorEvent::Failed(2));
+    story.on(SupervisorEvent::Failed(0));
     story.exit(0, Status::Code(1));
     let before = tell("rank 2 exited with code 101 before that");
     assert_eq!(story.exit(2, Status::Code(101)), [before]);
@@ -274,8 +274,8 @@ fn who_failed_first_is_known_before_it_ends() {
 
     let mut story = Story::new(None);
     story.exit(1, Status::Code(0));
-    story.on(Event::Failed(1));
-    story.on(Event::Failed(2));
+    story.on(SupervisorEvent::Failed(1));
+    story.on(SupervisorEvent::Failed(2));
     story.exit(0, Status::Code(1));
     assert_eq!(story.wait().1[1], spare, "rank 1 was done");
     assert_eq!(story.wait().1, [kill()]);
@@ -288,7 +288,7 @@ fn who_failed_first_is_known_before_it_ends() {
 fn who_was_killed_is_the_cause_though_seen_later() {
     let before = tell("rank 2 was ended by signal 9 (KILL) before that");
     let mut story = Story::new(None);
-    story.on(Event::Failed(2));
+    story.on(SupervisorEvent::Failed(2));
     story.exit(0, Status::Code(1));
     assert_eq!(story.exit(2, KILLED_HARD), std::slice::from_ref(&before));
     story.all_end(TERMED);

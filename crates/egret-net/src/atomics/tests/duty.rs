@@ -6,15 +6,9 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::super::StdAtomics;
-use super::super::checker::LoomAtomics;
+use super::super::checker::{LoomAtomics, check};
 use super::super::duty::{Duty, Fault};
 use crate::fault::caught;
-
-fn check(body: fn()) {
-    let mut checker = loom::model::Builder::new();
-    checker.preemption_bound = Some(3);
-    checker.check(body);
-}
 
 /// One thread ends what another takes over meanwhile: one of both is on duty.
 fn one_is_on_duty() {
@@ -40,7 +34,7 @@ fn watches_or_is_called() {
     });
     let begun = duty.begin();
     let rests = standby.join().unwrap();
-    assert!(begun.calls || !rests, "nobody watches, and nobody was called");
+    assert!(begun.wakes_standby || !rests, "nobody watches, and nobody was called");
     assert!(duty.end(begun));
 }
 

@@ -1,6 +1,6 @@
 //! The locks and roles of this module, by the model checker.
 
-mod baton;
+mod biased_lock;
 mod duty;
-mod lean;
+mod role;
 mod roster;

@@ -7,8 +7,8 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::super::checker::{LoomAtomics, check};
-use super::super::duty::{self, Begun};
-use super::super::roster::{Employed, Fault, Order, Roster, STILL, THREADS_MAX, TICK};
+use super::super::duty::{self, DutyTask};
+use super::super::roster::{Employment, Fault, Roster, RosterOrder, STILL, THREADS_MAX, TICK};
 use crate::fabric::sim;
 use crate::fault::caught;
 use crate::rt::{self, Instant};
@@ -18,7 +18,7 @@ use crate::rt::{self, Instant};
 enum Thread {
     Coming,
     Driving,
-    Outside { begun: Begun, since: Instant, lasts: bool },
+    Outside { begun: DutyTask, since: Instant, lasts: bool },
     Parked { until: Option<Instant>, is_woken: bool },
     Ended,
 }
@@ -45,7 +45,7 @@ fn below(below: u64) -> u64 {
 impl Model {
     fn new() -> Self {
         let (roster, now) = (Roster::default(), Instant::default());
-        assert_eq!(roster.employ(), Employed::One);
+        assert_eq!(roster.employ(), Employment::Start);
         let lasting = [0, 5, 30, 100][usize::try_from(below(4)).unwrap()];
         let threads = vec![Thread::Coming];
         Self {
@@ -65,7 +65,7 @@ impl Model {
         let now = self.now;
         match self.threads[at] {
             Thread::Coming => {
-                let order = self.roster.come(&at, now);
+                let order = self.roster.started(&at, now);
                 self.obey(at, order);
             }
             Thread::Driving if self.is_closed => {
@@ -85,7 +85,7 @@ impl Model {
                 if is_woken || until.is_some_and(|until| now >= until) =>
             {
                 let order = self.roster.look(&at, now);
-                self.take_overs += usize::from(order == Order::Drive);
+                self.take_overs += usize::from(order == RosterOrder::Drive);
                 self.obey(at, order);
             }
             _ => return false,
@@ -93,11 +93,11 @@ impl Model {
         true
     }
 
-    fn obey(&mut self, at: usize, order: Order) {
+    fn obey(&mut self, at: usize, order: RosterOrder) {
         self.threads[at] = match order {
-            Order::Drive => Thread::Driving,
-            Order::Park(until) => Thread::Parked { until, is_woken: false },
-            Order::End => Thread::Ended,
+            RosterOrder::Drive => Thread::Driving,
+            RosterOrder::Park(until) => Thread::Parked { until, is_woken: false },
+            RosterOrder::End => Thread::Ended,
         };
     }
 
@@ -105,18 +105,18 @@ impl Model {
     fn go_outside(&mut self, at: usize) -> bool {
         if !self.roster.has_standby() {
             match self.roster.employ() {
-                Employed::One if below(10) == 0 => {
-                    self.roster.miss();
+                Employment::Start if below(10) == 0 => {
+                    self.roster.start_failed();
                     return false;
                 }
-                Employed::One => self.threads.push(Thread::Coming),
-                Employed::Before => {}
-                Employed::Nobody => return false,
+                Employment::Start => self.threads.push(Thread::Coming),
+                Employment::Present => {}
+                Employment::Full => return false,
             }
         }
         let begun = self.roster.begin();
-        if begun.calls {
-            let standby = self.roster.call();
+        if begun.wakes_standby {
+            let standby = self.roster.call_standby();
             standby.into_iter().for_each(|standby| self.unpark(standby));
         }
         let lasts = below(100) < self.lasting;
@@ -125,14 +125,14 @@ impl Model {
         true
     }
 
-    fn come_back(&mut self, at: usize, begun: Begun) {
+    fn come_back(&mut self, at: usize, begun: DutyTask) {
         let is_on_duty = self.roster.on_duty() == Some(at);
         self.moved = self.now;
         let order = match self.roster.end(begun) {
-            true => Order::Drive,
+            true => RosterOrder::Drive,
             false => self.roster.report(&at, self.now),
         };
-        assert!(!is_on_duty || order == Order::Drive, "{at} was on duty and is not");
+        assert!(!is_on_duty || order == RosterOrder::Drive, "{at} was on duty and is not");
         self.obey(at, order);
     }
 
@@ -275,9 +275,9 @@ struct Scene {
 
 fn scene() -> Arc<Scene> {
     let scene = Scene { roster: Roster::new(), driven: UnsafeCell::new(()) };
-    for (thread, order) in [(1, Order::Drive), (2, Order::Park(None))] {
-        assert_eq!(scene.roster.employ(), Employed::One);
-        assert_eq!(scene.roster.come(&thread, Instant::default()), order);
+    for (thread, order) in [(1, RosterOrder::Drive), (2, RosterOrder::Park(None))] {
+        assert_eq!(scene.roster.employ(), Employment::Start);
+        assert_eq!(scene.roster.started(&thread, Instant::default()), order);
     }
     Arc::new(scene)
 }
@@ -293,8 +293,8 @@ impl Scene {
     fn go_outside(&self, me: u32, blocks: u32) -> bool {
         self.drive();
         let begun = self.roster.begin();
-        if begun.calls {
-            _ = self.roster.call();
+        if begun.wakes_standby {
+            _ = self.roster.call_standby();
         }
         for _ in 0..blocks {
             _ = self.roster.relieve(&me);
@@ -308,8 +308,9 @@ impl Scene {
 
     /// Looks some times, a tick apart. Whether the thread is on duty then.
     fn look(&self, me: u32, looks: u32) -> bool {
-        let drives = (1..=looks)
-            .any(|tick| self.roster.look(&me, Instant::default() + TICK * tick) == Order::Drive);
+        let drives = (1..=looks).any(|tick| {
+            self.roster.look(&me, Instant::default() + TICK * tick) == RosterOrder::Drive
+        });
         if drives {
             self.drive();
         }
@@ -328,7 +329,7 @@ fn is_taken_over_or_not(blocks: u32) {
     let stays = scene.go_outside(1, blocks);
     if !stays {
         let order = scene.roster.report(&1, Instant::default());
-        assert!(matches!(order, Order::Park(_)), "{order:?}");
+        assert!(matches!(order, RosterOrder::Park(_)), "{order:?}");
     }
     // Who was named hears of it at its next look.
     let drives = standby.join().unwrap() || scene.look(2, 1);
@@ -347,15 +348,15 @@ fn a_successor_stays() {
         let scene = Arc::clone(&scene);
         move || {
             assert!(scene.look(2, 1));
-            assert_eq!(scene.roster.employ(), Employed::One);
-            _ = scene.roster.come(&3, Instant::default());
+            assert_eq!(scene.roster.employ(), Employment::Start);
+            _ = scene.roster.started(&3, Instant::default());
             assert!(scene.go_outside(2, 0), "nobody has looked");
         }
     });
     assert_eq!(scene.roster.relieve(&1), None, "2 is on duty");
     successor.join().unwrap();
     assert!(!scene.roster.end(begun));
-    assert_eq!(scene.roster.report(&1, Instant::default()), Order::End, "3 stands by");
+    assert_eq!(scene.roster.report(&1, Instant::default()), RosterOrder::End, "3 stands by");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Every interleaving of a thread with a stash and one that revokes it, by the
-//! model checker. The stash of the scenes has two places at most.
+//! Every interleaving of a thread with a cache and one that revokes it, by the
+//! model checker. The cache of the scenes has two places at most.
 
 use super::slots::Slots;
 use crate::atomics::checker::check;
@@ -9,7 +9,7 @@ fn a_stashed_slot_is_found_by_another_thread() {
     check(taker_revokes);
 }
 
-/// All that is free is in the stash, or on its way there.
+/// All that is free is in the cache, or on its way there.
 pub(super) fn taker_revokes() {
     let slots = Slots::biased(2);
     slots.own(1);
@@ -32,7 +32,7 @@ fn a_slot_of_a_stash_has_one_holder() {
     check(one_holder_of_a_stash);
 }
 
-/// The owner takes out of its stash while it is revoked.
+/// The owner takes out of its cache while it is revoked.
 pub(super) fn one_holder_of_a_stash() {
     let slots = Slots::biased(1);
     slots.own(1);
@@ -66,7 +66,7 @@ fn two_revoke_at_once() {
     check(two_revokers);
 }
 
-/// Both slots are in the stash when two threads need one each.
+/// Both slots are in the cache when two threads need one each.
 pub(super) fn two_revokers() {
     let slots = Slots::biased(3);
     let first = slots.take().unwrap();
@@ -128,7 +128,7 @@ fn a_pool_closed_over_a_stash_is_freed_once_by_the_last() {
     check(closed_over_a_stash);
 }
 
-/// Of two slots one is in the stash and one on its way there.
+/// Of two slots one is in the cache and one on its way there.
 pub(super) fn closed_over_a_stash() {
     let slots = Slots::biased(4);
     slots.own(2);

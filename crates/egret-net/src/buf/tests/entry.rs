@@ -101,7 +101,7 @@ impl Entry {
             }
             (Step::Retype, Handle::Buf(buf)) => match buf.typed() {
                 Ok(words) => Handle::Words(words),
-                Err(error) => Handle::Buf(error.buf),
+                Err(error) => Handle::Buf(error.what),
             },
             (Step::Retype, Handle::Words(words)) => Handle::Buf(words.into()),
             (Step::Hold, Handle::Buf(buf)) => Handle::Held(buf.hold()),

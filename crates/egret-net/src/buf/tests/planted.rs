@@ -31,7 +31,7 @@ fn the_model_checker_finds_faults_of_the_stash() {
         (Fault::RevokeUnawaited, bias::one_holder_of_a_stash),
         (Fault::BusyRelaxed, bias::taker_revokes),
         (Fault::RevokedEarly, bias::two_revokers),
-        (Fault::StashForgotten, bias::taker_revokes),
+        (Fault::CacheForgotten, bias::taker_revokes),
         (Fault::SleepUnrevoked, bias::owner_wakes),
         (Fault::CloseUnrevoked, bias::closed_over_a_stash),
     ];

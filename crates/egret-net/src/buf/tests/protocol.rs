@@ -1,6 +1,6 @@
 //! Every interleaving of the lock-free part, by the model checker.
 //!
-//! Here nobody has a stash; `bias.rs` has the scenes in which somebody does.
+//! Here nobody has a cache; `bias.rs` has the scenes in which somebody does.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,7 +1,7 @@
 use rustix::fs::{SealFlags, fcntl_get_seals};
 use rustix::process::{Resource, getrlimit};
 
-use crate::buf::{Pool, PoolError, Region, RegionError};
+use crate::buf::{MemoryError, Pool, Region};
 
 #[test]
 fn a_region_is_whole_pages() {
@@ -83,12 +83,12 @@ fn huge_pages_are_had_or_the_error_says_how() {
         let builder = if shareable { builder.shareable() } else { builder };
         match builder.map() {
             Ok(region) => assert_eq!(region.len(), 2 << 20),
-            Err(RegionError::HugePages { needed, free }) => {
+            Err(MemoryError::HugePages { needed, free }) => {
                 assert_eq!(needed, 1);
                 assert!(free < needed, "it says {free} are free");
             }
             // Containers and kernels without them.
-            Err(RegionError::System { .. }) => {}
+            Err(MemoryError::System { .. }) => {}
             Err(other) => panic!("{other}"),
         }
     }
@@ -103,7 +103,7 @@ fn a_lock_beyond_the_limit_names_it() {
         return;
     }
     match Region::builder(bytes + (1 << 20)).locked().map() {
-        Err(RegionError::LockLimit { bytes: asked, limit: named }) => {
+        Err(MemoryError::LockLimit { bytes: asked, limit: named }) => {
             assert!(asked > bytes);
             assert_eq!(named, Some(limit));
         }
@@ -116,10 +116,10 @@ fn a_lock_beyond_the_limit_names_it() {
 fn a_region_beyond_the_address_space_is_refused() {
     for bytes in [usize::MAX, 1 << 62] {
         let error = Region::builder(bytes).map().unwrap_err();
-        assert!(matches!(error, RegionError::TooLarge { .. }), "{error}");
+        assert!(matches!(error, MemoryError::RegionTooLarge { .. }), "{error}");
     }
     let error = Pool::new(1 << 60, 1 << 20).unwrap_err();
-    assert!(matches!(error, PoolError::Region(RegionError::TooLarge { .. })), "{error}");
+    assert!(matches!(error, MemoryError::RegionTooLarge { .. }), "{error}");
 }
 
 #[test]

@@ -10,16 +10,16 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use crate::atomics::checker::LoomAtomics;
-use crate::buf::biased::Biased;
-use crate::buf::counts::{Leaving, let_go};
+use crate::buf::biased::BiasedSlots;
+use crate::buf::counts::{ClosingBalance, let_go};
 use crate::buf::free_list::FreeList;
-use crate::buf::waiters::Waiters;
+use crate::buf::waiters::SlotWaiters;
 
 /// A pool without its memory: the lists and cells of one class.
 pub(super) struct Slots {
-    slots: Biased<LoomAtomics>,
-    waiters: Arc<Waiters<LoomAtomics>>,
-    leaving: Leaving<LoomAtomics>,
+    slots: BiasedSlots<LoomAtomics>,
+    waiters: Arc<SlotWaiters<LoomAtomics>>,
+    leaving: ClosingBalance<LoomAtomics>,
     cells: Vec<UnsafeCell<u32>>,
     freed: UnsafeCell<bool>,
 }
@@ -27,21 +27,21 @@ pub(super) struct Slots {
 impl Slots {
     /// All slots in the list.
     pub(super) fn new(count: u32) -> &'static Self {
-        Self::leak(count, Biased::unbiased(count))
+        Self::leak(count, BiasedSlots::unbiased(count))
     }
 
-    /// The first thread that takes has a stash.
+    /// The first thread that takes has a cache.
     pub(super) fn biased(count: u32) -> &'static Self {
-        Self::leak(count, Biased::new(count))
+        Self::leak(count, BiasedSlots::new(count))
     }
 
     /// Leaked: the checker cannot end a run in mid-air, as it does when all
     /// threads wait for ever, if things are dropped on the way out.
-    fn leak(count: u32, slots: Biased<LoomAtomics>) -> &'static Self {
+    fn leak(count: u32, slots: BiasedSlots<LoomAtomics>) -> &'static Self {
         Box::leak(Box::new(Self {
             slots,
-            waiters: Arc::new(Waiters::new()),
-            leaving: Leaving::new(),
+            waiters: Arc::new(SlotWaiters::new()),
+            leaving: ClosingBalance::new(),
             cells: (0..count).map(UnsafeCell::new).collect(),
             freed: UnsafeCell::new(false),
         }))
@@ -54,7 +54,7 @@ impl Slots {
         thread::spawn(move || body(self))
     }
 
-    /// Makes the calling thread the owner, with up to `count` slots in its stash.
+    /// Makes the calling thread the owner, with up to `count` slots in its cache.
     pub(super) fn own(&self, count: usize) {
         let taken: Vec<u32> = (0..count).map_while(|_| self.take()).collect();
         for slot in taken {
@@ -94,7 +94,7 @@ impl Slots {
         self.write(slot);
         self.alive();
         // SAFETY: the slots live as long as the model.
-        if unsafe { Biased::give(NonNull::from(&self.slots), slot) }.is_ok() {
+        if unsafe { BiasedSlots::give(NonNull::from(&self.slots), slot) }.is_ok() {
             return;
         }
         let queue = || {
@@ -103,7 +103,7 @@ impl Slots {
         };
         let list = NonNull::from(self.list());
         // SAFETY: the list lives as long as the model.
-        if unsafe { Waiters::give(queue, list, slot) } {
+        if unsafe { SlotWaiters::give(queue, list, slot) } {
             self.free_if(self.leaving.came_home());
         }
     }

@@ -1,7 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
-use crate::buf::{Buf, CastReason, Held, Pool, Shared, Typed};
+use crate::buf::{Buf, Held, MemoryError, Pool, Shared, Typed};
 
 #[test]
 fn parts_go_home_together() {
@@ -56,13 +56,13 @@ fn a_misfit_comes_back_with_its_reason() {
     let (head, rest) = pool.take(64).unwrap().split_at(4);
     let offset = rest.offset_in_region();
     let error = rest.typed::<u64>().unwrap_err();
-    assert_eq!(error.reason, CastReason::Partial { bytes: 60, element: 8 });
-    let mut rest = error.buf;
+    assert!(matches!(error.why, MemoryError::Partial { bytes: 60, element: 8 }));
+    let mut rest = error.what;
     rest.resize(56);
     let error = rest.typed::<u64>().unwrap_err();
-    assert_eq!(error.reason, CastReason::Misaligned { offset, align: 8 });
+    assert!(matches!(error.why, MemoryError::Misaligned { offset: at, align: 8 } if at == offset));
     assert!(error.to_string().contains("multiple of 8"), "{error}");
-    assert_eq!(error.buf.typed::<[u16; 2]>().unwrap().len(), 14);
+    assert_eq!(error.what.typed::<[u16; 2]>().unwrap().len(), 14);
     drop(head);
     assert_eq!(pool.available(1), 1);
 }

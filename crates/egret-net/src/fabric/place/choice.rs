@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use super::interface::is_link_local;
-use super::{Interface, Place, PlaceError};
+use super::{ListenAddress, NetworkInterface};
+use crate::vi::OpenError;
 
 /// Chooses an address that others can reach, and says why.
 ///
@@ -15,7 +16,10 @@ use super::{Interface, Place, PlaceError};
 /// # Errors
 ///
 /// If there is none, with what is in the way of each interface.
-pub fn reachable(interfaces: &[Interface]) -> Result<Place, PlaceError> {
+pub(super) fn reachable(
+    host: &str,
+    interfaces: &[NetworkInterface],
+) -> Result<ListenAddress, OpenError> {
     let candidates = interfaces
         .iter()
         .filter(|interface| interface.is_up && !interface.is_loopback)
@@ -23,27 +27,27 @@ pub fn reachable(interfaces: &[Interface]) -> Result<Place, PlaceError> {
     let reaching: Vec<_> = candidates.filter(|(_, ip)| reaches(ip)).collect();
     let best = reaching.iter().min_by_key(|(interface, ip)| rank(interface, ip));
     let Some((interface, ip)) = best else {
-        return Err(PlaceError::Unreachable { why: obstacles(interfaces) });
+        return Err(OpenError::Unreachable { host: host.to_owned(), why: obstacles(interfaces) });
     };
     let at = interface.at(*ip);
     let why = reason(interface, ip, &reaching);
-    Ok(Place { bind: at, told: at, interface: Some(interface.name.clone()), why })
+    Ok(ListenAddress { bind: at, told: at, interface: Some(interface.name.clone()), why })
 }
 
 const fn reaches(ip: &IpAddr) -> bool {
     !(is_link_local(ip) || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
 }
 
-type Rank = ((bool, u32), bool, u32, bool);
+type AddressRank = ((bool, u32), bool, u32, bool);
 
 /// The least is the best.
-fn rank(interface: &Interface, ip: &IpAddr) -> Rank {
+fn rank(interface: &NetworkInterface, ip: &IpAddr) -> AddressRank {
     let metric = metric(interface, ip);
     let route = (metric.is_none(), metric.unwrap_or(0));
     (route, !is_private(ip), interface.index, ip.is_ipv6())
 }
 
-fn metric(interface: &Interface, ip: &IpAddr) -> Option<u32> {
+fn metric(interface: &NetworkInterface, ip: &IpAddr) -> Option<u32> {
     interface.default_route[usize::from(ip.is_ipv6())]
 }
 
@@ -55,7 +59,11 @@ const fn is_private(ip: &IpAddr) -> bool {
 }
 
 /// In the words of the rule.
-fn reason(interface: &Interface, ip: &IpAddr, reaching: &[(&Interface, IpAddr)]) -> String {
+fn reason(
+    interface: &NetworkInterface,
+    ip: &IpAddr,
+    reaching: &[(&NetworkInterface, IpAddr)],
+) -> String {
     let others = || reaching.iter().filter(|(other, _)| other.index != interface.index);
     if others().next().is_none() {
         return "it is the only interface that others can reach".to_owned();
@@ -75,12 +83,12 @@ fn reason(interface: &Interface, ip: &IpAddr, reaching: &[(&Interface, IpAddr)])
 }
 
 /// Why no interface will do.
-fn obstacles(interfaces: &[Interface]) -> String {
-    let obstacle = |interface: &Interface| {
+fn obstacles(interfaces: &[NetworkInterface]) -> String {
+    let obstacle = |interface: &NetworkInterface| {
         let what = match interface {
-            Interface { is_loopback: true, .. } => "is loopback",
-            Interface { is_up: false, .. } => "is down",
-            Interface { addresses, .. } if addresses.is_empty() => "has no address",
+            NetworkInterface { is_loopback: true, .. } => "is loopback",
+            NetworkInterface { is_up: false, .. } => "is down",
+            NetworkInterface { addresses, .. } if addresses.is_empty() => "has no address",
             _ => "has addresses of its link only",
         };
         format!("{} {what}", interface.name)

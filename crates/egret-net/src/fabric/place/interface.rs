@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use rustix::io::Errno;
 
-use super::netlink::{self, Message};
-use super::{Place, PlaceError};
+use super::ListenAddress;
+use super::netlink::{self, NetlinkMessage};
+use crate::vi::OpenError;
 
 /// One interface, as far as it matters for where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Interface {
+pub(super) struct NetworkInterface {
     /// The kernel's number of it.
     pub index: u32,
     /// Its name.
@@ -30,16 +30,16 @@ pub struct Interface {
 /// # Errors
 ///
 /// If the kernel does not say.
-pub fn interfaces() -> Result<Vec<Interface>, Errno> {
+pub(super) fn interfaces() -> Result<Vec<NetworkInterface>, Errno> {
     let mut interfaces = Vec::new();
     for message in netlink::ask()? {
-        let of = |interfaces: &mut Vec<Interface>, index| {
-            interfaces.iter().position(|known: &Interface| known.index == index)
+        let of = |interfaces: &mut Vec<NetworkInterface>, index| {
+            interfaces.iter().position(|known: &NetworkInterface| known.index == index)
         };
         match message {
-            Message::Link { index, name, is_up, is_loopback } => {
+            NetlinkMessage::Link { index, name, is_up, is_loopback } => {
                 let (addresses, default_route) = (Vec::new(), [None; 2]);
-                interfaces.push(Interface {
+                interfaces.push(NetworkInterface {
                     index,
                     name,
                     is_up,
@@ -48,12 +48,12 @@ pub fn interfaces() -> Result<Vec<Interface>, Errno> {
                     default_route,
                 });
             }
-            Message::Address { index, ip } => {
+            NetlinkMessage::Address { index, ip } => {
                 if let Some(at) = of(&mut interfaces, index) {
                     interfaces[at].addresses.push(ip);
                 }
             }
-            Message::DefaultRoute { index, is_ipv6, metric } => {
+            NetlinkMessage::DefaultRoute { index, is_ipv6, metric } => {
                 if let Some(at) = of(&mut interfaces, index) {
                     let route = &mut interfaces[at].default_route[usize::from(is_ipv6)];
                     *route = Some(route.map_or(metric, |known| known.min(metric)));
@@ -65,14 +65,15 @@ pub fn interfaces() -> Result<Vec<Interface>, Errno> {
     Ok(interfaces)
 }
 
-impl Interface {
+impl NetworkInterface {
     /// Where to listen on it, if it was asked for by name.
-    pub(super) fn place(&self) -> Result<Place, PlaceError> {
-        let no_address = || PlaceError::NoAddress { interface: self.name.clone() };
+    pub(super) fn place(&self, host: &str) -> Result<ListenAddress, OpenError> {
+        let no_address =
+            || OpenError::NoAddress { host: host.to_owned(), interface: self.name.clone() };
         let best = self.addresses.iter().min_by_key(|ip| (is_link_local(ip), ip.is_ipv6()));
         let at = self.at(*best.ok_or_else(no_address)?);
         let (interface, why) = (Some(self.name.clone()), "asked for by name".to_owned());
-        Ok(Place { bind: at, told: at, interface, why })
+        Ok(ListenAddress { bind: at, told: at, interface, why })
     }
 
     /// An address of it, without a port.

@@ -7,7 +7,7 @@
 //! | empty, `localhost`, or any plain word | on loopback |
 //! | `192.0.2.7`, `2001:db8::7`, `fe80::7%eth0` | at this address |
 //! | `eth0` | at the address of this interface |
-//! | `reachable` | at an address that others can reach, by [rule](reachable) |
+//! | `reachable` | at an address that others can reach, chosen by a rule: of the interfaces that are up and not loopback, first the one of the default route, then one with a private address, then the first |
 //! | `0.0.0.0`, `::` | at all addresses; peers are told the one that `reachable` chooses |
 //!
 //! Each may be followed by `:` and a port (IPv6 addresses in brackets then);
@@ -27,18 +27,18 @@ mod text;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
 use rustix::io::Errno;
-use thiserror::Error;
 
-pub use self::choice::reachable;
-pub use self::interface::{Interface, interfaces};
-pub(crate) use self::peer::Peer;
-pub(crate) use self::resolve::Whereabouts;
-use self::text::Written;
+use self::choice::reachable;
+use self::interface::{NetworkInterface, interfaces};
+pub(crate) use self::peer::PeerAddress;
+pub(crate) use self::resolve::HostLookup;
+use self::text::HostText;
+use crate::vi::OpenError;
 
 /// Where a nic listens, and why there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Place {
+pub struct ListenAddress {
     /// What to bind to; port 0 if the system is to choose.
     pub bind: SocketAddr,
     /// What peers connect to. The same, unless that is all addresses.
@@ -49,77 +49,50 @@ pub struct Place {
     pub why: String,
 }
 
-/// Why a nic cannot listen where it should.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum PlaceError {
-    /// Neither an address nor an interface.
-    #[error("{text:?} is no address and no interface of this machine, which has: {known}")]
-    Unknown {
-        /// What was given.
-        text: String,
-        /// The interfaces, with commas.
-        known: String,
-    },
-    /// The interface has no address, or only one that is not ready.
-    #[error("the interface {interface} has no address that can be used")]
-    NoAddress {
-        /// Its name.
-        interface: String,
-    },
-    /// No address by the rule.
-    #[error("no address that others can reach: {why}")]
-    Unreachable {
-        /// What is in the way of each interface.
-        why: String,
-    },
-    /// The kernel does not say which interfaces there are.
-    #[error("the interfaces of this machine cannot be listed: {0}")]
-    System(#[from] Errno),
-}
-
-impl Place {
+impl ListenAddress {
     /// Where a nic with this host listens.
     ///
     /// # Errors
     ///
     /// If that is nowhere on this machine.
-    pub fn of(host: &str) -> Result<Self, PlaceError> {
+    pub fn of(host: &str) -> Result<Self, OpenError> {
         Self::among(host, interfaces)
     }
 
     /// The same, on a machine with these interfaces.
     fn among(
         host: &str,
-        interfaces: impl FnOnce() -> Result<Vec<Interface>, Errno>,
-    ) -> Result<Self, PlaceError> {
-        let Written { what, port } = Written::read(host);
+        interfaces: impl FnOnce() -> Result<Vec<NetworkInterface>, Errno>,
+    ) -> Result<Self, OpenError> {
+        let HostText { what, port } = HostText::read(host);
+        let listed = || interfaces().map_err(unlisted(host));
         let port_asked = port.unwrap_or(0);
         match what {
             "" => return Ok(Self::loopback(port_asked, "nothing else was asked for")),
             "localhost" => return Ok(Self::loopback(port_asked, "asked for")),
-            "reachable" => return reachable(&interfaces()?).map(|place| place.with(port_asked)),
+            "reachable" => return reachable(host, &listed()?).map(|place| place.with(port_asked)),
             _ => {}
         }
         if let Ok(ip) = what.parse::<IpAddr>() {
-            return Self::at(SocketAddr::new(ip, port_asked), interfaces);
+            return Self::at(host, SocketAddr::new(ip, port_asked), listed);
         }
         // Without the list, a word is a word.
-        let known = interfaces().or_else(|why| match port {
+        let known = listed().or_else(|why| match port {
             None if text::is_word(what) => Ok(Vec::new()),
             _ => Err(why),
         })?;
         if let Some((ip, scope)) = text::scoped(what, &known) {
-            return Self::at(SocketAddrV6::new(ip, port_asked, 0, scope).into(), || Ok(known));
+            let at = SocketAddrV6::new(ip, port_asked, 0, scope);
+            return Self::at(host, at.into(), || Ok(known));
         }
         match known.iter().find(|interface| interface.name == what) {
-            Some(interface) => interface.place().map(|place| place.with(port_asked)),
+            Some(interface) => interface.place(host).map(|place| place.with(port_asked)),
             None if port.is_none() && text::is_word(what) => {
                 Ok(Self::loopback(0, "a name alone means loopback"))
             }
             None => {
                 let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
-                Err(PlaceError::Unknown { text: host.to_owned(), known: names.join(", ") })
+                Err(OpenError::UnknownAddress { host: host.to_owned(), known: names.join(", ") })
             }
         }
     }
@@ -131,9 +104,10 @@ impl Place {
 
     /// At an address that was given.
     fn at(
+        host: &str,
         at: SocketAddr,
-        interfaces: impl FnOnce() -> Result<Vec<Interface>, Errno>,
-    ) -> Result<Self, PlaceError> {
+        interfaces: impl FnOnce() -> Result<Vec<NetworkInterface>, OpenError>,
+    ) -> Result<Self, OpenError> {
         if !at.ip().is_unspecified() {
             let known = interfaces().unwrap_or_default();
             let owner = known.iter().find(|interface| interface.addresses.contains(&at.ip()));
@@ -144,7 +118,7 @@ impl Place {
         if at.is_ipv4() {
             known.iter_mut().for_each(|interface| interface.addresses.retain(IpAddr::is_ipv4));
         }
-        let mut place = reachable(&known)?.with(at.port());
+        let mut place = reachable(host, &known)?.with(at.port());
         place.bind = at;
         place.why = format!("all addresses, and told is this one: {}", place.why);
         Ok(place)
@@ -154,6 +128,15 @@ impl Place {
         self.bind.set_port(port);
         self.told.set_port(port);
         self
+    }
+}
+
+/// The error of a nic at `host` if the interfaces of this machine are not to be had.
+fn unlisted(host: &str) -> impl FnOnce(Errno) -> OpenError {
+    let host = host.to_owned();
+    |why| OpenError::Refused {
+        host,
+        why: format!("the interfaces of this machine cannot be listed: {why}"),
     }
 }
 

@@ -13,14 +13,14 @@ use rustix::net::{
 
 /// What matters here of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Message {
+pub(super) enum NetlinkMessage {
     Link { index: u32, name: String, is_up: bool, is_loopback: bool },
     Address { index: u32, ip: IpAddr },
     DefaultRoute { index: u32, is_ipv6: bool, metric: u32 },
 }
 
 /// All links, then all addresses, then all default routes.
-pub(super) fn ask() -> Result<Vec<Message>, Errno> {
+pub(super) fn ask() -> Result<Vec<NetlinkMessage>, Errno> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
@@ -31,7 +31,12 @@ pub(super) fn ask() -> Result<Vec<Message>, Errno> {
     Ok(messages)
 }
 
-fn dump(socket: &OwnedFd, number: u32, what: u16, into: &mut Vec<Message>) -> Result<(), Errno> {
+fn dump(
+    socket: &OwnedFd,
+    number: u32,
+    what: u16,
+    into: &mut Vec<NetlinkMessage>,
+) -> Result<(), Errno> {
     sendto(socket, &request(number, what), SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut buf = vec![0; DATAGRAM_MAX];
     for _ in 0..DATAGRAMS_MAX {
@@ -55,7 +60,7 @@ fn request(number: u32, what: u16) -> Vec<u8> {
 }
 
 /// Reads the messages of one datagram; whether they are the last.
-fn read(mut datagram: &[u8], into: &mut Vec<Message>) -> Result<bool, Errno> {
+fn read(mut datagram: &[u8], into: &mut Vec<NetlinkMessage>) -> Result<bool, Errno> {
     while let Some(len) = u32_at(datagram, 0) {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         let message = datagram.get(HEADER..len).ok_or(Errno::PROTO)?;
@@ -77,16 +82,16 @@ fn error(message: &[u8]) -> Errno {
     Errno::from_raw_os_error(number.saturating_neg().clamp(1, ERRNO_MAX))
 }
 
-fn link(message: &[u8]) -> Option<Message> {
+fn link(message: &[u8]) -> Option<NetlinkMessage> {
     let (index, flags) = (u32_at(message, 4)?, u32_at(message, 8)?);
     let name = attribute(message.get(LINK_FIXED..)?, LINK_NAME)?;
     let name = str::from_utf8(name.strip_suffix(b"\0").unwrap_or(name)).ok()?.to_owned();
     let is_up = flags & UP != 0 && flags & RUNNING != 0;
-    Some(Message::Link { index, name, is_up, is_loopback: flags & LOOPBACK != 0 })
+    Some(NetlinkMessage::Link { index, name, is_up, is_loopback: flags & LOOPBACK != 0 })
 }
 
 /// None if it is not ready, on its way out, or changes with time.
-fn address(message: &[u8]) -> Option<Message> {
+fn address(message: &[u8]) -> Option<NetlinkMessage> {
     let (family, index) = (*message.first()?, u32_at(message, 4)?);
     let attributes = message.get(ADDR_FIXED..)?;
     let flags = attribute(attributes, ADDR_FLAGS).and_then(|flags| u32_at(flags, 0));
@@ -96,7 +101,7 @@ fn address(message: &[u8]) -> Option<Message> {
     }
     // Of a link between two, this side's.
     let own = attribute(attributes, ADDR_LOCAL).or_else(|| attribute(attributes, ADDR_ADDRESS))?;
-    Some(Message::Address { index, ip: ip(family, own)? })
+    Some(NetlinkMessage::Address { index, ip: ip(family, own)? })
 }
 
 fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
@@ -108,7 +113,7 @@ fn ip(family: u8, bytes: &[u8]) -> Option<IpAddr> {
 }
 
 /// The interfaces that a default route goes over.
-fn routes(message: &[u8], into: &mut Vec<Message>) {
+fn routes(message: &[u8], into: &mut Vec<NetlinkMessage>) {
     let Some(&[family, to_len, _, _, table, _, _, kind]) = message.first_chunk() else { return };
     let Some(attributes) = message.get(ROUTE_FIXED..) else { return };
     if to_len != 0 || kind != UNICAST || table != MAIN || !matches!(family, IPV4 | IPV6) {
@@ -117,7 +122,7 @@ fn routes(message: &[u8], into: &mut Vec<Message>) {
     let number = |kind| attribute(attributes, kind).and_then(|bytes| u32_at(bytes, 0));
     let metric = number(ROUTE_METRIC).unwrap_or(0);
     let mut add = |index| {
-        into.push(Message::DefaultRoute { index, is_ipv6: family == IPV6, metric });
+        into.push(NetlinkMessage::DefaultRoute { index, is_ipv6: family == IPV6, metric });
     };
     number(ROUTE_LINK).into_iter().for_each(&mut add);
     let mut hops = attribute(attributes, ROUTE_HOPS).unwrap_or_default();

@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use super::text::{Written, scoped};
-use super::{Interface, interfaces};
+use super::text::{HostText, scoped};
+use super::{NetworkInterface, interfaces};
 
 /// A host to connect to, as it is written in an [`Address`](crate::vi::Address).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub(crate) enum PeerAddress {
     /// At one of these, to be tried in turn.
     At(Vec<SocketAddr>),
     /// The system knows where.
@@ -19,14 +19,14 @@ pub(crate) enum Peer {
     },
 }
 
-impl Peer {
+impl PeerAddress {
     /// Reads it; `None` if nobody can be there. A port belongs to it.
     pub(crate) fn read(host: &str) -> Option<Self> {
         Self::among(host, || interfaces().unwrap_or_default())
     }
 
-    pub(super) fn among(host: &str, known: impl FnOnce() -> Vec<Interface>) -> Option<Self> {
-        let Written { what, port } = Written::read(host);
+    pub(super) fn among(host: &str, known: impl FnOnce() -> Vec<NetworkInterface>) -> Option<Self> {
+        let HostText { what, port } = HostText::read(host);
         let port = port.filter(|port| *port != 0)?;
         if let Ok(ip) = what.parse::<IpAddr>() {
             return Some(Self::At(vec![SocketAddr::new(ip, port)]));

@@ -1,7 +1,7 @@
 use super::*;
 
-fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
-    Interface {
+fn interface(index: u32, name: &str, addresses: &[&str]) -> NetworkInterface {
+    NetworkInterface {
         index,
         name: name.to_owned(),
         is_up: true,
@@ -11,19 +11,19 @@ fn interface(index: u32, name: &str, addresses: &[&str]) -> Interface {
     }
 }
 
-fn lo() -> Interface {
-    Interface { is_loopback: true, ..interface(1, "lo", &["127.0.0.1", "::1"]) }
+fn lo() -> NetworkInterface {
+    NetworkInterface { is_loopback: true, ..interface(1, "lo", &["127.0.0.1", "::1"]) }
 }
 
-fn machine() -> Vec<Interface> {
+fn machine() -> Vec<NetworkInterface> {
     let wired = interface(2, "eth0", &["198.51.100.7", "fe80::7", "2001:db8::7"]);
     let inner = interface(3, "ib0", &["10.0.0.7", "fd00::7"]);
     vec![lo(), wired, inner]
 }
 
 /// Where `host` listens on this machine, what peers are told, and why.
-fn place(host: &str, machine: &[Interface]) -> Result<(String, String, String), PlaceError> {
-    let place = Place::among(host, || Ok(machine.to_vec()))?;
+fn place(host: &str, machine: &[NetworkInterface]) -> Result<(String, String, String), OpenError> {
+    let place = ListenAddress::among(host, || Ok(machine.to_vec()))?;
     Ok((place.bind.to_string(), place.told.to_string(), place.why))
 }
 
@@ -39,8 +39,8 @@ fn loopback_unless_told_otherwise() {
     assert_eq!(binds(":7000"), "127.0.0.1:7000");
     assert_eq!(binds("localhost:7000"), "127.0.0.1:7000");
     let unknown = || Err(Errno::PERM);
-    assert_eq!(Place::among("a", unknown).unwrap().bind.to_string(), "127.0.0.1:0");
-    assert_eq!(Place::among("reachable", unknown), Err(PlaceError::System(Errno::PERM)));
+    assert_eq!(ListenAddress::among("a", unknown).unwrap().bind.to_string(), "127.0.0.1:0");
+    assert_eq!(ListenAddress::among("reachable", unknown), Err(unlisted("reachable")(Errno::PERM)));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_address_is_taken_as_it_is() {
     ] {
         assert_eq!(binds(host), expected, "{host}");
     }
-    let place = Place::among("10.0.0.7", || Ok(machine())).unwrap();
+    let place = ListenAddress::among("10.0.0.7", || Ok(machine())).unwrap();
     assert_eq!((place.interface.as_deref(), place.why.as_str()), (Some("ib0"), "asked for"));
 }
 
@@ -68,7 +68,10 @@ fn an_interface_is_asked_for_by_name() {
     let link = interface(4, "eth1", &["fe80::8"]);
     assert_eq!(place("eth1:70", &[link]).unwrap().0, "[fe80::8%4]:70");
     let none = place("eth1", &[interface(4, "eth1", &[])]).unwrap_err();
-    assert_eq!(none.to_string(), "the interface eth1 has no address that can be used");
+    assert_eq!(
+        none.to_string(),
+        "no nic is opened at \"eth1\": the interface eth1 has no address that can be used"
+    );
 }
 
 #[test]
@@ -76,7 +79,8 @@ fn what_is_neither_is_an_error() {
     for host in ["eth9:7000", "10.0.0.300", "10.0.0", "[::1]x", "[::1", "::1::", "a:b", "a:70000"] {
         let error = place(host, &machine()).unwrap_err();
         let unknown = format!(
-            "{host:?} is no address and no interface of this machine, which has: lo, eth0, ib0"
+            "no nic is opened at {host:?}: that is no address and no interface of this machine, \
+             which has: lo, eth0, ib0"
         );
         assert_eq!(error.to_string(), unknown);
     }
@@ -128,13 +132,13 @@ fn all_addresses_tell_one() {
 
 #[test]
 fn nowhere_is_told_with_its_reasons() {
-    let down = Interface { is_up: false, ..interface(2, "eth0", &["10.0.0.7"]) };
+    let down = NetworkInterface { is_up: false, ..interface(2, "eth0", &["10.0.0.7"]) };
     let bare = interface(3, "eth1", &[]);
     let link = interface(4, "eth2", &["169.254.0.7", "fe80::7"]);
     let error = place("reachable", &[lo(), down, bare, link]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no address that others can reach: lo is loopback, eth0 is down, eth1 has no address, \
+        "no nic is opened at \"reachable\": no address that others can reach: lo is loopback, eth0 is down, eth1 has no address, \
          eth2 has addresses of its link only"
     );
 }
@@ -146,8 +150,8 @@ fn this_machine_has_loopback() {
     assert!(lo.index > 0 && !lo.name.is_empty(), "{lo:?}");
     assert!(!lo.is_up || lo.addresses.iter().any(IpAddr::is_loopback), "{lo:?}");
     assert!(interfaces.is_sorted_by_key(|interface| interface.index));
-    assert_eq!(Place::of(&lo.name).is_ok(), !lo.addresses.is_empty());
-    if let Ok(place) = Place::of("reachable") {
+    assert_eq!(ListenAddress::of(&lo.name).is_ok(), !lo.addresses.is_empty());
+    if let Ok(place) = ListenAddress::of("reachable") {
         std::net::TcpListener::bind(place.bind).expect("an address of this machine");
         assert!(!place.told.ip().is_loopback());
     }
@@ -155,14 +159,14 @@ fn this_machine_has_loopback() {
 
 #[test]
 fn peers_are_where_they_say() {
-    let read = |host: &str| Peer::among(host, machine);
-    let at = |text: &str| Some(Peer::At(vec![text.parse().unwrap()]));
+    let read = |host: &str| PeerAddress::among(host, machine);
+    let at = |text: &str| Some(PeerAddress::At(vec![text.parse().unwrap()]));
     assert_eq!(read("127.0.0.1:7000"), at("127.0.0.1:7000"));
     assert_eq!(read("[::1]:7000"), at("[::1]:7000"));
     assert_eq!(read("[fe80::7%eth0]:7000"), at("[fe80::7%2]:7000"));
     let both = ["127.0.0.1:70", "[::1]:70"].map(|text| text.parse().unwrap());
-    assert_eq!(read("localhost:70"), Some(Peer::At(both.to_vec())));
-    let named = Peer::Named { name: "node7.cluster".to_owned(), port: 70 };
+    assert_eq!(read("localhost:70"), Some(PeerAddress::At(both.to_vec())));
+    let named = PeerAddress::Named { name: "node7.cluster".to_owned(), port: 70 };
     assert_eq!(read("node7.cluster:70"), Some(named));
     for host in
         ["", "a", "127.0.0.1", "127.0.0.1:0", "::1", "a b:70", "10.0.0.300:70", ":70", "a/b:7"]

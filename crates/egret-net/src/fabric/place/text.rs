@@ -2,16 +2,16 @@
 
 use std::net::Ipv6Addr;
 
-use super::Interface;
+use super::NetworkInterface;
 
 /// What stands before a port, and the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written<'a> {
+pub(super) struct HostText<'a> {
     pub what: &'a str,
     pub port: Option<u16>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> HostText<'a> {
     pub(super) fn read(text: &'a str) -> Self {
         if let Some((inside, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
             return match (rest, rest.strip_prefix(':').and_then(port)) {
@@ -38,7 +38,7 @@ fn port(text: &str) -> Option<u16> {
 
 /// An IPv6 address with the number or the name of an interface behind it, and that
 /// interface's number.
-pub(super) fn scoped(text: &str, known: &[Interface]) -> Option<(Ipv6Addr, u32)> {
+pub(super) fn scoped(text: &str, known: &[NetworkInterface]) -> Option<(Ipv6Addr, u32)> {
     let (ip, scope) = text.split_once('%')?;
     let named = known.iter().find(|interface| interface.name == scope).map(|named| named.index);
     Some((ip.parse().ok()?, named.or_else(|| scope.parse().ok())?))

@@ -13,7 +13,7 @@ use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit};
 
 use super::SealError;
 use super::fault::{Fault, planted};
-use super::key::Key;
+use super::key::SealKey;
 
 /// What shows that a record is genuine.
 pub(in crate::fabric) type Tag = [u8; TAG];
@@ -29,7 +29,7 @@ pub(super) enum Cipher {
 }
 
 impl Cipher {
-    pub(super) fn new(key: &Key) -> Self {
+    pub(super) fn new(key: &SealKey) -> Self {
         #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if is_fast() {
             return Self::Fast(Box::new(graviola::aead::AesGcm::new(key.bytes())));
@@ -38,7 +38,7 @@ impl Cipher {
     }
 
     /// One that every processor has.
-    pub(super) fn portable(key: &Key) -> Self {
+    pub(super) fn portable(key: &SealKey) -> Self {
         Self::Portable(Box::new(Aes256Gcm::new(key.bytes().into())))
     }
 

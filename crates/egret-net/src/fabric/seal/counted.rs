@@ -2,28 +2,28 @@
 
 use super::SealError;
 use super::cipher::Tag;
-use super::epoch::{self, Epoch};
+use super::epoch::{self, KeyEpoch};
 use super::fault::{Fault, planted};
-use super::key::Key;
+use super::key::SealKey;
 
 /// Seals one record after the other.
 #[derive(Debug)]
-pub(in crate::fabric) struct Sealer(Counter);
+pub(in crate::fabric) struct Sealer(RecordCounter);
 
 /// Opens them in the same order.
 #[derive(Debug)]
-pub(in crate::fabric) struct Opener(Counter);
+pub(in crate::fabric) struct Opener(RecordCounter);
 
 #[derive(Debug)]
-struct Counter {
-    epoch: Epoch,
+struct RecordCounter {
+    epoch: KeyEpoch,
     /// The number of the next record.
     next: u64,
 }
 
 impl Sealer {
-    pub(in crate::fabric) fn new(key: Key) -> Self {
-        Self(Counter::new(key))
+    pub(in crate::fabric) fn new(key: SealKey) -> Self {
+        Self(RecordCounter::new(key))
     }
 
     /// Seals the next record in place; the tag shows also that it goes with what is `beside` it.
@@ -39,8 +39,8 @@ impl Sealer {
 }
 
 impl Opener {
-    pub(in crate::fabric) fn new(key: Key) -> Self {
-        Self(Counter::new(key))
+    pub(in crate::fabric) fn new(key: SealKey) -> Self {
+        Self(RecordCounter::new(key))
     }
 
     /// Opens the next record in place. One that does not open is the end of the stream: none
@@ -57,9 +57,9 @@ impl Opener {
     }
 }
 
-impl Counter {
-    fn new(key: Key) -> Self {
-        Self { epoch: Epoch::first(key), next: 0 }
+impl RecordCounter {
+    fn new(key: SealKey) -> Self {
+        Self { epoch: KeyEpoch::first(key), next: 0 }
     }
 
     /// The number of the next record, whose key is in place then.
@@ -95,7 +95,7 @@ impl Opener {
 }
 
 #[cfg(test)]
-impl Counter {
+impl RecordCounter {
     fn skip_to(&mut self, number: u64) {
         self.next = number;
         // Not all of them: that is more than a lifetime.

@@ -1,13 +1,13 @@
 //! Which records one key seals.
 
 use super::cipher::Cipher;
-use super::key::Key;
+use super::key::SealKey;
 
 /// A key and the records that it seals: those whose numbers begin with `number`.
 #[derive(Debug)]
-pub(super) struct Epoch {
+pub(super) struct KeyEpoch {
     pub number: u64,
-    key: Key,
+    key: SealKey,
     pub cipher: Cipher,
 }
 
@@ -17,8 +17,8 @@ const RECORD_BITS: u32 = 20;
 #[cfg(test)]
 pub(super) const RECORDS: u64 = 1 << RECORD_BITS;
 
-impl Epoch {
-    pub(super) fn first(key: Key) -> Self {
+impl KeyEpoch {
+    pub(super) fn first(key: SealKey) -> Self {
         Self { number: 0, cipher: Cipher::new(&key), key }
     }
 

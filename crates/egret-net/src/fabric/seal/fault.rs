@@ -1,4 +1,6 @@
 //! Faults that tests plant here; see [`crate::fault`].
+//!
+//! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
 #[cfg(test)]
 pub(super) use crate::fault::caught;
@@ -19,4 +21,21 @@ pub(in crate::fabric) enum Fault {
     MarkedUnproven,
     /// The key before is not kept.
     KeyDropped,
+}
+
+// The faults of hot functions, by name, so that those functions read as the protocol.
+
+#[inline]
+pub(super) fn repeats_are_opened() -> bool {
+    planted(Fault::RepeatTaken)
+}
+
+#[inline]
+pub(super) fn unproven_numbers_are_marked() -> bool {
+    planted(Fault::MarkedUnproven)
+}
+
+#[inline]
+pub(super) fn previous_key_is_dropped() -> bool {
+    planted(Fault::KeyDropped)
 }

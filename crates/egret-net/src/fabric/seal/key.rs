@@ -7,21 +7,21 @@ use zeroize::Zeroizing;
 use super::cipher::Cipher;
 
 /// A key of one direction. It is not printed, and wiped when it is dropped.
-pub(in crate::fabric) struct Key(Zeroizing<[u8; KEY]>);
+pub(in crate::fabric) struct SealKey(Zeroizing<[u8; KEY]>);
 
 /// What one end seals and opens by; the other end has the two the other way round.
 #[derive(Debug)]
-pub(in crate::fabric) struct Keys {
+pub(in crate::fabric) struct SealKeys {
     /// What this end seals by.
-    pub outgoing: Key,
+    pub outgoing: SealKey,
     /// What this end opens by.
-    pub incoming: Key,
+    pub incoming: SealKey,
 }
 
 /// Bytes of a key.
 pub(in crate::fabric) const KEY: usize = 32;
 
-impl Key {
+impl SealKey {
     pub(in crate::fabric) fn new(bytes: [u8; KEY]) -> Self {
         Self(Zeroizing::new(bytes))
     }
@@ -30,7 +30,7 @@ impl Key {
         &self.0
     }
 
-    /// The first key of a connection, whose greeting has sealed its last words by this one.
+    /// The first key of a connection, whose handshake has sealed its closing frame by this one.
     pub(in crate::fabric) fn after_greeting(&self) -> Self {
         self.next(&Cipher::new(self))
     }
@@ -44,8 +44,8 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(..)")
+        f.write_str("SealKey(..)")
     }
 }

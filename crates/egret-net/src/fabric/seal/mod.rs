@@ -1,6 +1,6 @@
 //! Sealing: the bytes of a connection, encrypted and proven, without any I/O.
 //!
-//! The handshake leaves each end with two [`Keys`], one for each direction. What leaves is sealed
+//! The handshake leaves each end with two [`SealKeys`], one for each direction. What leaves is sealed
 //! with AES-256-GCM, and what comes is opened: bytes that were changed, repeated, left out or put
 //! in another order on their way do not open.
 //!
@@ -20,7 +20,7 @@
 //!
 //! # How long a key lasts
 //!
-//! Both ends take the [next key](Key::next) at the same number, each 2²⁰ records, so nothing has to
+//! Both ends take the [next key](SealKey::next) at the same number, each 2²⁰ records, so nothing has to
 //! be signalled, and number and key of a record belong together whatever else was lost.
 //!
 //! A record of a stream holds at most 2¹⁴ + 24 bytes, which are 2¹⁰ + 2 blocks of 16 bytes, and its
@@ -52,32 +52,35 @@ pub(in crate::fabric) use counted::{Opener, Sealer};
 pub(in crate::fabric) use fault::Fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(in crate::fabric) use key::KEY;
-pub(in crate::fabric) use key::{Key, Keys};
+pub(in crate::fabric) use key::{SealKey, SealKeys};
 pub(in crate::fabric) use numbered::{NumberedOpener, NumberedSealer};
 
-/// The cipher alone, under a key of its own: a [limit](crate::limit), which seals nothing of value.
+/// The cipher alone, under a key of its own: a limit of the benchmarks, which seals nothing of value.
 #[cfg(feature = "limits")]
 #[derive(Debug)]
-pub(crate) struct Alone(cipher::Cipher);
+pub struct Alone(cipher::Cipher);
+
+#[cfg(feature = "limits")]
+impl Default for Alone {
+    fn default() -> Self {
+        Self(cipher::Cipher::new(&SealKey::new([0; 32])))
+    }
+}
 
 #[cfg(feature = "limits")]
 impl Alone {
-    pub(crate) fn new() -> Self {
-        Self(cipher::Cipher::new(&Key::new([0; 32])))
-    }
-
     /// Seals in place, always under the same number.
-    pub(crate) fn seal(&self, bytes: &mut [u8]) -> cipher::Tag {
+    pub fn seal(&self, bytes: &mut [u8]) -> cipher::Tag {
         self.0.seal(0, &[], bytes)
     }
 
     /// Whether what was sealed by the same key is open now.
-    pub(crate) fn open(&self, bytes: &mut [u8], tag: &cipher::Tag) -> bool {
+    pub fn open(&self, bytes: &mut [u8], tag: &cipher::Tag) -> bool {
         self.0.open(0, &[], bytes, tag).is_ok()
     }
 
     /// The same with the tag at hand.
-    pub(crate) fn open_of(&self, bytes: &mut [u8], tag: cipher::Tag) -> bool {
+    pub fn open_of(&self, bytes: &mut [u8], tag: cipher::Tag) -> bool {
         self.open(bytes, &tag)
     }
 }

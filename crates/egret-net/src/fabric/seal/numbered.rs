@@ -7,15 +7,15 @@
 
 use super::SealError;
 use super::cipher::Tag;
-use super::epoch::{self, Epoch};
-use super::fault::{Fault, planted};
-use super::key::Key;
-use super::window::{Known, Window};
+use super::epoch::{self, KeyEpoch};
+use super::fault;
+use super::key::SealKey;
+use super::window::{ReplayVerdict, ReplayWindow};
 
 /// Seals records under numbers that go up.
 #[derive(Debug)]
 pub(in crate::fabric) struct NumberedSealer {
-    epoch: Epoch,
+    epoch: KeyEpoch,
     /// The lowest number that may come.
     next: u64,
 }
@@ -23,17 +23,17 @@ pub(in crate::fabric) struct NumberedSealer {
 /// Opens them in any order, each once.
 #[derive(Debug)]
 pub(in crate::fabric) struct NumberedOpener {
-    now: Epoch,
-    before: Option<Epoch>,
+    now: KeyEpoch,
+    before: Option<KeyEpoch>,
     /// The one behind `now`, once a record has asked for it: to make it anew for each that is
     /// forged would cost more than to forge.
-    after: Option<Epoch>,
-    window: Window,
+    after: Option<KeyEpoch>,
+    window: ReplayWindow,
 }
 
 impl NumberedSealer {
-    pub(in crate::fabric) fn new(key: Key) -> Self {
-        Self { epoch: Epoch::first(key), next: 0 }
+    pub(in crate::fabric) fn new(key: SealKey) -> Self {
+        Self { epoch: KeyEpoch::first(key), next: 0 }
     }
 
     /// Seals in place under a number above all before it, in this epoch or the next.
@@ -63,8 +63,8 @@ impl NumberedSealer {
 }
 
 impl NumberedOpener {
-    pub(in crate::fabric) fn new(key: Key) -> Self {
-        Self { now: Epoch::first(key), before: None, after: None, window: Window::new() }
+    pub(in crate::fabric) fn new(key: SealKey) -> Self {
+        Self { now: KeyEpoch::first(key), before: None, after: None, window: ReplayWindow::new() }
     }
 
     /// Opens in place. A record that does not open changes nothing, and costs no more than one
@@ -81,12 +81,12 @@ impl NumberedOpener {
             return Err(SealError::Worn);
         }
         match self.window.look(number) {
-            Known::New => {}
-            Known::Come if planted(Fault::RepeatTaken) => {}
-            Known::Come => return Err(SealError::Repeated),
-            Known::Old => return Err(SealError::Old),
+            ReplayVerdict::New => {}
+            ReplayVerdict::Come if fault::repeats_are_opened() => {}
+            ReplayVerdict::Come => return Err(SealError::Repeated),
+            ReplayVerdict::Old => return Err(SealError::Old),
         }
-        if planted(Fault::MarkedUnproven) {
+        if fault::unproven_numbers_are_marked() {
             self.window.mark(number);
         }
         let (epoch, now) = (epoch::of(number), self.now.number);
@@ -111,7 +111,7 @@ impl NumberedOpener {
     fn turn(&mut self) {
         if let Some(after) = self.after.take() {
             let before = std::mem::replace(&mut self.now, after);
-            self.before = (!planted(Fault::KeyDropped)).then_some(before);
+            self.before = (!fault::previous_key_is_dropped()).then_some(before);
         }
     }
 }

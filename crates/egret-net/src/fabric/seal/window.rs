@@ -2,7 +2,7 @@
 
 /// The highest number that has come, and which of those below it have.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct ReplayWindow {
     /// One more than the highest.
     end: u64,
     /// A bit for each number, where its word is by its higher bits.
@@ -17,7 +17,7 @@ pub(super) const TRACKED: u64 = (WORDS as u64 - 1) * BITS;
 
 /// What is known of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum ReplayVerdict {
     /// It has not come.
     New,
     /// It has.
@@ -26,21 +26,21 @@ pub(super) enum Known {
     Old,
 }
 
-impl Window {
+impl ReplayWindow {
     pub(super) const fn new() -> Self {
         Self { end: 0, words: [0; WORDS] }
     }
 
     #[inline]
-    pub(super) const fn look(&self, number: u64) -> Known {
+    pub(super) const fn look(&self, number: u64) -> ReplayVerdict {
         if number >= self.end {
-            return Known::New;
+            return ReplayVerdict::New;
         }
         if self.end - number > TRACKED {
-            return Known::Old;
+            return ReplayVerdict::Old;
         }
         let (word, bit) = place(number);
-        if self.words[word] & bit == 0 { Known::New } else { Known::Come }
+        if self.words[word] & bit == 0 { ReplayVerdict::New } else { ReplayVerdict::Come }
     }
 
     /// A number that is new has come.

@@ -1,210 +1,392 @@
-//! A connection that this nic is making.
+//! Outbound connections being made: an attempt at a handshake after the other, until there is an
+//! answer or the time is up.
+//!
+//! Repeated names: `Connector`, one in each fabric.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, connect};
+use thiserror::Error;
 
-use super::bell::{Habit, Ringer, Sleeper};
-use super::cord::{Cord, Handle};
-use super::datapath::Conn;
-use super::driver::Fixed;
-use super::foreign::Foreign;
-use super::io::Parts;
-use super::layout::{BELL, BOUNCE, BYTES};
-use super::memory::Own;
-use super::reach;
+use super::datapath::DataPath;
+use super::nic_context::{HANDSHAKE, ShmNicContext};
+use super::parts::{LocalEnd, PeerEnd, UNFIT, terms};
 use super::rendezvous::{
-    Accepted, Answered, Call, Control, Handles, Knock, KnockError, Started, Terms,
+    AcceptOffer, ConnectOffer, ControlSocket, ControlSocketError, CooperationRequest, NameTooLong,
+    OfferedDescriptors, OtherUser, PeerProcess, SegmentTerms, ShmRequirements, address, hear,
 };
-use super::token::KNOCK;
-use crate::fabric::hub::patience::Patience;
-use crate::fabric::hub::set::{self, token};
-use crate::fabric::hub::{Connecting, Outcome};
-use crate::fabric::{ConnectRequest, ViSpec};
+use super::socket::{ControlPacket, PacketSent, PacketSocket, ReceivedPacket, seqpacket};
+use crate::fabric::ConnectRequest;
+use crate::fabric::common::bytes::{LENGTH, Malformed};
+use crate::fabric::common::connect_retry::ConnectRetry;
+use crate::fabric::common::epoll::{self, token};
+use crate::fabric::common::{ConnectOutcome, PendingConnector};
+use crate::fabric::handshake::{Caller, CallerRequest, HandshakeError, HandshakeEvent};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, HelloError, PublicKey, Trust};
+use crate::vi::{AgreedTrust, ConnectError, Hello, PublicKey};
 
-/// What this side gives to a connection.
-#[derive(Debug)]
-pub(super) struct Ground {
-    own: Own,
-    sleeper: Sleeper,
-    cord: Cord,
-    handle: OwnedFd,
-}
-
-/// Why a peer's part of a connection cannot be used.
-const UNFIT: HelloError = HelloError::Malformed("memory or a bell that cannot be used safely");
-/// More than pages of any size make of a peer's part.
-const MEMORY_MAX: u64 = 1 << 20;
-/// How soon to knock again at first.
+/// How soon the first attempt is repeated.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
 
-impl Ground {
-    /// `None` if the system has no memory or no descriptors to give.
-    pub(super) fn new(habit: Habit) -> Option<Self> {
-        let own = Own::with_first(BYTES, BOUNCE).ok()?;
-        reach::mark(&own);
-        let mut sleeper = Sleeper::new(own.clone(), BELL, habit);
-        // Until somebody looks at it.
-        sleeper.doze();
-        let (cord, handle) = Cord::pair().ok()?;
-        Some(Self { own, sleeper, cord, handle })
-    }
+const NOBODY: &str = "no process of this machine has a nic of this name";
 
-    pub(super) fn handles(&self) -> Handles<BorrowedFd<'_>> {
-        Handles { control: self.own.fd(), bell: self.handle.as_fd() }
-    }
-
-    /// Puts the two sides' parts together.
-    pub(super) fn join(
-        self,
-        spec: ViSpec,
-        trust: Trust,
-        control: Control,
-        peer: Met,
-    ) -> Option<Conn> {
-        let (Self { own, sleeper, cord, .. }, Met { foreign, ringer }) = (self, peer);
-        Conn::new(spec, trust, Parts { own, foreign, control, sleeper, cord, ringer })
-    }
-}
-
-/// What a peer gives to a connection, checked.
-#[derive(Debug)]
-pub(super) struct Met {
-    foreign: Foreign,
-    ringer: Ringer,
-}
-
-impl Met {
-    pub(super) fn new(terms: &Terms, handles: Handles<OwnedFd>) -> Result<Self, HelloError> {
-        let foreign = Foreign::map(handles.control, MEMORY_MAX).map_err(|_| UNFIT)?;
-        let handle = Handle::new(handles.bell).map_err(|_| UNFIT)?;
-        let ringer = Ringer::new(foreign.clone(), BELL as u64, handle).ok_or(UNFIT)?;
-        if foreign.len() < BYTES || (foreign.len() as u64) < terms.control_bytes {
-            return Err(UNFIT);
-        }
-        Ok(Self { foreign, ringer })
-    }
-}
-
-pub(super) fn terms(depth: u32) -> Terms {
-    Terms { depth, control_bytes: BYTES as u64 }
-}
-
-/// Somebody who knocks until there is an answer or the time is up.
+/// An outbound connection being made: it repeats handshake attempts until one is answered or the
+/// time is up.
 #[derive(Debug)]
 pub(super) struct Connector {
-    pub patience: Patience,
-    ground: Option<Ground>,
-    knock: Option<(Knock, Instant)>,
+    pub retry: ConnectRetry,
+    local_end: Option<LocalEnd>,
+    attempt: Option<(HandshakeAttempt, Instant)>,
 }
 
 /// A connection, how far the two sides trust each other, and the key of the other.
-type Meeting = (Box<Conn>, Agreed, PublicKey);
+type MadeConnection = (Box<DataPath>, AgreedTrust, PublicKey);
 
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
-        Self { patience: Patience::new(request, now, KNOCK_MIN), ground: None, knock: None }
+        Self { retry: ConnectRetry::new(request, now, KNOCK_MIN), local_end: None, attempt: None }
     }
 
-    /// Knocks if it is time to, or gives up.
-    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Meeting> {
-        if self.patience.is_over(now) {
-            return Outcome::Failed(self.too_late(now));
+    /// Begins an attempt if it is time to, or gives up.
+    pub(super) fn tick(
+        &mut self,
+        fixed: &ShmNicContext,
+        id: u64,
+        now: Instant,
+    ) -> ConnectOutcome<MadeConnection> {
+        if self.retry.is_over(now) {
+            return ConnectOutcome::Failed(self.timed_out(now));
         }
-        if self.knock.is_some() || now < self.patience.next {
-            return Outcome::Pending;
+        if self.attempt.is_some() || now < self.retry.next {
+            return ConnectOutcome::Pending;
         }
-        self.patience.knocked(now);
+        self.retry.attempted(now);
         match self.start(fixed) {
-            Ok(Some(knock)) => {
-                // Without a place in the set the answer is seen at the next tick.
-                let _ = set::watch(&fixed.sockets, knock.fd(), token(KNOCK, id), EventFlags::IN);
-                self.knock = Some((knock, now));
+            Ok(Some(attempt)) => {
+                // If the set cannot watch the attempt, its answer is seen at the next tick.
+                let _ = epoll::watch(
+                    &fixed.sockets,
+                    attempt.fd(),
+                    token(HANDSHAKE, id),
+                    EventFlags::IN,
+                );
+                self.attempt = Some((attempt, now));
             }
-            // Not for lack of something to greet with.
-            Ok(None) if self.patience.is_in_vain() && self.ground.is_some() => {
-                return Outcome::Failed(self.too_late(now));
+            // Not if this process lacked memory or descriptors to offer.
+            Ok(None) if self.retry.is_in_vain() && self.local_end.is_some() => {
+                return ConnectOutcome::Failed(self.timed_out(now));
             }
             Ok(None) => {}
             Err(why) => return self.failed(why, now),
         }
-        Outcome::Pending
+        ConnectOutcome::Pending
     }
 
-    fn start(&mut self, fixed: &Fixed) -> Result<Option<Knock>, KnockError> {
-        let Fixed { host, habit, stance, .. } = fixed;
-        let ConnectRequest { to, spec, .. } = &self.patience.request;
-        let (hello, terms) = (self.patience.hello(), terms(spec.depth));
-        let call = Call { to: &to.host, key: to.key, hello, host, terms };
-        if self.ground.is_none() {
-            self.ground = Ground::new(*habit);
+    fn start(
+        &mut self,
+        fixed: &ShmNicContext,
+    ) -> Result<Option<HandshakeAttempt>, HandshakeAttemptError> {
+        let ShmNicContext { host, sleep_policy, stance, .. } = fixed;
+        let ConnectRequest { to, spec, .. } = &self.retry.request;
+        let (hello, terms) = (self.retry.hello(), terms(spec.depth));
+        let call = AttemptTarget { to: &to.host, key: to.key, hello, host, terms };
+        if self.local_end.is_none() {
+            self.local_end = LocalEnd::new(*sleep_policy);
         }
-        if self.ground.is_none() {
+        if self.local_end.is_none() {
+            self.retry.missing = "this process had no memory or descriptors to share".into();
             return Ok(None);
         }
-        let started = Knock::start(call, stance)?;
-        self.patience.known |= !matches!(started, Started::Nobody);
+        let started = HandshakeAttempt::start(call, stance)?;
+        match started {
+            AttemptStart::Nobody => self.retry.missing = NOBODY.into(),
+            AttemptStart::Started(_) | AttemptStart::Busy => self.retry.known = true,
+        }
         Ok(match started {
-            Started::Knocking(knock) => Some(knock),
-            Started::Nobody | Started::Busy => None,
+            AttemptStart::Started(attempt) => Some(attempt),
+            AttemptStart::Nobody | AttemptStart::Busy => None,
         })
     }
 
-    /// Looks whether there is an answer.
-    pub(super) fn poll(&mut self, now: Instant) -> Outcome<Meeting> {
-        let (Some((knock, started)), Some(ground)) = (self.knock.take(), &self.ground) else {
-            return Outcome::Pending;
+    /// Polls the attempt for its answer.
+    pub(super) fn poll(&mut self, now: Instant) -> ConnectOutcome<MadeConnection> {
+        let (Some((attempt, started)), Some(local_end)) = (self.attempt.take(), &self.local_end)
+        else {
+            return ConnectOutcome::Pending;
         };
-        match knock.poll(ground.handles()) {
-            Ok(Answered::NotYet(knock)) => {
-                self.knock = Some((knock, started));
-                Outcome::Pending
+        match attempt.poll(local_end.handles()) {
+            Ok(AttemptProgress::Pending(attempt)) => {
+                self.attempt = Some((attempt, started));
+                ConnectOutcome::Pending
             }
-            Ok(Answered::Accepted(accepted)) => self.accepted(accepted),
+            Ok(AttemptProgress::Accepted(accepted)) => self.accepted(accepted),
             Err(why) => self.failed(why, now),
         }
     }
 
-    fn accepted(&mut self, accepted: Accepted) -> Outcome<Meeting> {
-        let Accepted { terms, agreed, key, handles, control } = accepted;
-        let ground = self.ground.take().expect("it was sent with the greeting");
-        let met = Met::new(&terms, handles);
-        let conn = met.and_then(|met| {
-            ground.join(self.patience.request.spec, agreed.trust(), control, met).ok_or(UNFIT)
+    fn accepted(&mut self, accepted: AcceptedConnection) -> ConnectOutcome<MadeConnection> {
+        let AcceptedConnection { terms, agreed, key, handles, control } = accepted;
+        let local_end = self.local_end.take().expect("it was sent with the greeting");
+        let peer_end = PeerEnd::new(&terms, handles);
+        let conn = peer_end.and_then(|peer_end| {
+            let parts = local_end.join(control, peer_end);
+            DataPath::new(self.retry.request.spec, agreed.trust(), parts).ok_or(UNFIT)
         });
         match conn {
-            Ok(conn) => Outcome::Made((Box::new(conn), agreed, key)),
-            Err(why) => Outcome::Failed(why.into()),
+            Ok(conn) => ConnectOutcome::Made((Box::new(conn), agreed, key)),
+            Err(why) => ConnectOutcome::Failed(why.into()),
         }
     }
 
-    /// Sorts the failures that another knock may mend from the others.
-    fn failed(&mut self, why: KnockError, now: Instant) -> Outcome<Meeting> {
+    /// Separates failures after which another attempt may succeed from the others.
+    fn failed(
+        &mut self,
+        why: HandshakeAttemptError,
+        now: Instant,
+    ) -> ConnectOutcome<MadeConnection> {
         let final_error = match why {
-            KnockError::Gone { .. } | KnockError::System(_) => None,
-            KnockError::Name(_) => Some(self.patience.unknown()),
-            KnockError::OtherUser(other) => Some(ConnectError::other_user(other.theirs())),
-            KnockError::Greeting(why) => self.patience.not_greeted(why, now),
+            HandshakeAttemptError::Gone { .. } | HandshakeAttemptError::System(_) => {
+                self.retry.missing = why.to_string().into();
+                None
+            }
+            HandshakeAttemptError::Name(_) => {
+                self.retry.missing = why.to_string().into();
+                Some(self.retry.unknown(now))
+            }
+            HandshakeAttemptError::OtherUser(other) => {
+                Some(ConnectError::other_user(other.theirs()))
+            }
+            HandshakeAttemptError::Greeting(why) => self.retry.handshake_failed(why, now),
         };
-        final_error.map_or(Outcome::Pending, Outcome::Failed)
+        final_error.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
     }
 
-    fn too_late(&mut self, now: Instant) -> ConnectError {
-        let since = self.knock.as_ref().map(|(_, since)| *since);
-        self.patience.too_late_inside(since, now)
+    fn timed_out(&mut self, now: Instant) -> ConnectError {
+        let since = self.attempt.as_ref().map(|(_, since)| *since);
+        self.retry.timed_out_in_handshake(since, now)
     }
 }
 
-impl Connecting for Connector {
+impl PendingConnector for Connector {
     fn deadline(&self) -> Option<Instant> {
-        let next = self.knock.is_none().then_some(self.patience.next);
-        self.patience.request.until.into_iter().chain(next).min()
+        let next = self.attempt.is_none().then_some(self.retry.next);
+        self.retry.request.until.into_iter().chain(next).min()
     }
 
-    fn into_patience(self) -> Patience {
-        self.patience
+    fn into_retry(self) -> ConnectRetry {
+        self.retry
+    }
+}
+
+/// A handshake attempt that is under way.
+#[derive(Debug)]
+pub(super) struct HandshakeAttempt {
+    control: ControlSocket,
+    caller: Box<Caller>,
+    wish: CooperationRequest,
+}
+
+/// What an attempt asks for, and of whom.
+#[derive(Debug, Clone)]
+pub(super) struct AttemptTarget<'a> {
+    /// The name of the nic.
+    pub to: &'a str,
+    /// The key that it must prove, if one is known.
+    pub key: Option<PublicKey>,
+    pub hello: Hello,
+    /// The name of this side's nic.
+    pub host: &'a str,
+    pub terms: SegmentTerms,
+}
+
+/// Whether an attempt has begun.
+#[derive(Debug)]
+pub(super) enum AttemptStart {
+    /// The handshake is under way.
+    Started(HandshakeAttempt),
+    /// No nic of this user has that name at the moment.
+    Nobody,
+    /// The queue of the acceptor is full; try again later.
+    Busy,
+}
+
+/// Whether an attempt is answered.
+#[derive(Debug)]
+pub(super) enum AttemptProgress {
+    /// Not yet.
+    Pending(HandshakeAttempt),
+    /// With a connection.
+    Accepted(AcceptedConnection),
+}
+
+/// A connection, from the connecting side.
+#[derive(Debug)]
+pub(super) struct AcceptedConnection {
+    /// What the other end says of its side.
+    pub terms: SegmentTerms,
+    /// How far the two trust each other.
+    pub agreed: AgreedTrust,
+    /// The key that it has proven.
+    pub key: PublicKey,
+    /// Its descriptors, unchecked.
+    pub handles: OfferedDescriptors<OwnedFd>,
+    /// The socket, to be kept.
+    pub control: ControlSocket,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub(super) enum HandshakeAttemptError {
+    /// No socket can be called so.
+    #[error(transparent)]
+    Name(#[from] NameTooLong),
+    /// Another user has the name.
+    #[error("the host's name is taken by another user: {0}")]
+    OtherUser(#[from] OtherUser),
+    /// The handshake failed.
+    #[error(transparent)]
+    Greeting(#[from] HandshakeError),
+    /// The other side left without an answer. The next nic of its name may answer.
+    #[error("process {pid} left without an answer")]
+    Gone {
+        /// The process.
+        pid: i32,
+    },
+    /// The operating system would not.
+    #[error("no socket to connect with: {0}")]
+    System(#[from] Errno),
+}
+
+impl From<Malformed> for HandshakeAttemptError {
+    fn from(why: Malformed) -> Self {
+        Self::Greeting(why.into())
+    }
+}
+
+impl HandshakeAttempt {
+    /// Connects to the acceptor of a nic of this user.
+    ///
+    /// # Errors
+    ///
+    /// If the acceptor is another user's, or the system has no socket to give.
+    pub(super) fn start(
+        call: AttemptTarget<'_>,
+        stance: &ShmRequirements,
+    ) -> Result<AttemptStart, HandshakeAttemptError> {
+        Self::start_at(&address(call.to)?, call, stance)
+    }
+
+    pub(super) fn start_at(
+        address: &SocketAddrUnix,
+        call: AttemptTarget<'_>,
+        stance: &ShmRequirements,
+    ) -> Result<AttemptStart, HandshakeAttemptError> {
+        let fd = seqpacket()?;
+        match connect(&fd, address) {
+            Ok(()) => {}
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(AttemptStart::Nobody),
+            Err(Errno::AGAIN) => return Ok(AttemptStart::Busy),
+            Err(errno) => return Err(errno.into()),
+        }
+        let socket = PacketSocket::new(fd);
+        let peer = PeerProcess::of(&socket)?;
+        peer.check_user()?;
+        Self::begin(ControlSocket::new(socket, peer), call, stance)
+    }
+
+    /// Begins the handshake over a connected socket.
+    pub(super) fn begin(
+        control: ControlSocket,
+        call: AttemptTarget<'_>,
+        stance: &ShmRequirements,
+    ) -> Result<AttemptStart, HandshakeAttemptError> {
+        let AttemptTarget { key, hello, host, terms, .. } = call;
+        let wish = stance.wish(control.peer());
+        let greeting = ConnectOffer { host: host.to_owned(), terms, wish };
+        let wanted = CallerRequest { hello, terms: greeting.encode(), key, is_plain: true };
+        let caller = Box::new(Caller::new(stance.greet.clone(), wanted));
+        let mut attempt = Self { control, caller, wish };
+        Ok(match attempt.send_step(&[])? {
+            PacketSent::Sent => AttemptStart::Started(attempt),
+            PacketSent::Full => AttemptStart::Busy,
+        })
+    }
+
+    /// Sends the outgoing step of the handshake with these descriptors.
+    fn send_step(&mut self, fds: &[BorrowedFd<'_>]) -> Result<PacketSent, HandshakeAttemptError> {
+        let step = self.caller.outgoing();
+        let len = step.len();
+        match self.control.send_bytes(step, fds) {
+            Ok(PacketSent::Full) => Ok(PacketSent::Full),
+            // Gone already, maybe with an answer: it is polled for as ever.
+            Ok(PacketSent::Sent) | Err(ControlSocketError::PeerGone { .. }) => {
+                self.caller.sent(len);
+                Ok(PacketSent::Sent)
+            }
+            Err(ControlSocketError::System { errno, .. }) => Err(errno.into()),
+            Err(ControlSocketError::Protocol { .. }) => unreachable!("nothing was received"),
+        }
+    }
+
+    /// The answer, if it is there. What is asked for goes beside these descriptors.
+    ///
+    /// # Errors
+    ///
+    /// If it is a refusal, or none will come.
+    pub(super) fn poll(
+        mut self,
+        handles: OfferedDescriptors<BorrowedFd<'_>>,
+    ) -> Result<AttemptProgress, HandshakeAttemptError> {
+        loop {
+            if !self.caller.outgoing().is_empty() {
+                match self.send_step(&handles.borrowed())? {
+                    PacketSent::Sent => {}
+                    PacketSent::Full => return Ok(AttemptProgress::Pending(self)),
+                }
+            }
+            let mut packet = match self.control.receive()? {
+                ReceivedPacket::Nothing => return Ok(AttemptProgress::Pending(self)),
+                ReceivedPacket::Gone => {
+                    return Err(HandshakeAttemptError::Gone { pid: self.control.peer().pid });
+                }
+                ReceivedPacket::Packet(packet) => packet,
+            };
+            match self.hear(&packet)? {
+                HandshakeEvent::Nothing => {}
+                HandshakeEvent::Hello { .. } => return Err(Malformed(LENGTH).into()),
+                HandshakeEvent::Welcome { terms } => return self.accepted(&terms, &mut packet),
+            }
+        }
+    }
+
+    fn hear(&mut self, packet: &ControlPacket) -> Result<HandshakeEvent, HandshakeAttemptError> {
+        let news = hear(&mut *self.caller, packet);
+        if news.is_err() && !self.caller.outgoing().is_empty() {
+            // Why it is not talked to; it may be gone.
+            _ = self.send_step(&[]);
+        }
+        Ok(news?)
+    }
+
+    fn accepted(
+        mut self,
+        terms: &[u8],
+        packet: &mut ControlPacket,
+    ) -> Result<AttemptProgress, HandshakeAttemptError> {
+        let (AcceptOffer { terms, verdict }, handles) = AcceptOffer::decode(terms, packet)?;
+        let agreed = verdict.conclude(self.wish)?;
+        let session = self.caller.take_session();
+        let key = session.ok_or(Malformed(LENGTH))?.known.key;
+        let accepted = AcceptedConnection { terms, agreed, key, handles, control: self.control };
+        Ok(AttemptProgress::Accepted(accepted))
+    }
+
+    /// Readable when [`poll`](Self::poll) has something to tell.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.control.fd()
     }
 }

@@ -17,7 +17,7 @@
 //! What the assembly does must be something Rust could have done: reading is
 //! one relaxed load per byte. A byte written is an atomic read-modify-write of
 //! the aligned word around it that changes that byte only. So it may even race
-//! with the words of [`Own`](super::memory::Own) in this process.
+//! with the words of [`OwnMemory`](super::memory::OwnMemory) in this process.
 //!
 //! # Measured
 //!

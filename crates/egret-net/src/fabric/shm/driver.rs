@@ -1,81 +1,69 @@
-//! What a nic does beside moving messages: it lets callers in, knocks at other
-//! acceptors, and hears who has left.
+//! Progress of a nic: it moves messages, accepts and makes connections, and notices peers that have
+//! left.
+//!
+//! Repeated names: `Driver`, one in each fabric.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::bell::Habit;
-use super::connector::{Connector, Ground, Met, terms};
-use super::datapath::Conn;
-use super::eager::Draining;
-use super::link::{Link, Polled};
-use super::machine::NAP;
+use super::acceptor::{Acceptor, ShmProvenPeer};
+use super::connection::{Connection, ShmPollOutcome};
+use super::connector::Connector;
+use super::datapath::DataPath;
+use super::doorbell::NAP;
+use super::eager::ShmDrain;
+use super::nic_context::{CONTROL, DOORBELL, ENDED, ShmNicContext};
+use super::parts::{LocalEnd, PeerEnd, terms};
 use super::records::Scratch;
-use super::rendezvous::{Acceptor, Stance, Visitor};
-use super::rounds::Rounds;
-use super::token::{CONTROL, CORD, ENDED};
-use crate::fabric::hub::set::{self, SPACE, ready};
-use crate::fabric::hub::{self, Listeners, Outcome, Pace, Refusal, connectors};
-use crate::fabric::{After, ConnId, ConnectRequest, Drained, Made, ViSpec};
+use super::rounds::ConnectionRounds;
+use crate::fabric::common::epoll::{self, SPACE, ready};
+use crate::fabric::common::{
+    self, ConnectOutcome, ConnectRefusal, Listeners, PollTimer, connectors,
+};
+use crate::fabric::{After, ConnId, ConnectRequest, Drained, NewConnection, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, PublicKey, Sink, ViError};
+use crate::vi::{AgreedTrust, ConnectError, DrainId, Hello, PublicKey, Sink, ViError};
 
 /// A nic.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pub fixed: Fixed,
+    pub fixed: ShmNicContext,
     /// `None` when the nic is down.
     pub acceptor: Option<Acceptor>,
-    pub links: Rounds,
+    pub links: ConnectionRounds,
     pub connectors: BTreeMap<u64, Connector>,
-    pub listeners: Listeners<Visitor>,
+    pub listeners: Listeners<ShmProvenPeer>,
     next_id: u64,
-    /// When to look at the sockets.
-    pub pace: Pace,
+    /// When to poll the sockets.
+    pub pace: PollTimer,
     scratch: Scratch,
-    /// Polls, connections that they looked at, and messages that were drained, since the nic
-    /// [heard](Self::hear) who rings.
-    unheard: usize,
+    /// Polls, connections that they looked at, and messages that were drained, since the nic last
+    /// [checked its doorbells](Self::check_doorbells).
+    unchecked: usize,
     /// When to look again though no bell was rung, and how long the next such sleep is to be.
     pub nap_until: Option<Instant>,
     pub nap: Duration,
 }
 
-/// The part of a nic that stays as it is.
-#[derive(Debug)]
-pub(super) struct Fixed {
-    pub host: String,
-    pub keys: Arc<Keys>,
-    /// The set of all that is looked at now and then.
-    pub sockets: OwnedFd,
-    /// The set of all that ends a sleep: the cords, and the other set. It is asked by who sleeps, and
-    /// by who hears in its place and wakes it then.
-    pub set: Arc<OwnedFd>,
-    pub habit: Habit,
-    pub stance: Stance,
-}
-
-/// Visitors dealt with at one tick, so that those who knock for ever do not stop
-/// the others; the acceptor stays readable.
-const VISITORS_AT_ONCE: usize = 16;
-/// Polls, looks and drained messages after which the nic hears who rings, which is a system call.
-const HEAR_EVERY: usize = 64;
-/// How long a visitor may take to greet.
-const GREETING_MAX: Duration = Duration::from_secs(1);
+/// Proven peers dealt with at one tick, so that peers which connect without end do not stop
+/// the connections; the acceptor stays readable.
+const PROVEN_PEERS_AT_ONCE: usize = 16;
+/// Polls, looks and drained messages after which the nic checks its doorbells, which is a system call.
+const CHECK_DOORBELLS_EVERY: usize = 64;
+/// How long the handshake of an inbound connection may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(1);
 
 impl Driver {
-    pub(super) fn new(fixed: Fixed, acceptor: Acceptor) -> Self {
+    pub(super) fn new(fixed: ShmNicContext, acceptor: Acceptor) -> Self {
         Self {
             acceptor: Some(acceptor),
-            links: Rounds::new(fixed.habit),
+            links: ConnectionRounds::new(fixed.sleep_policy),
             connectors: BTreeMap::new(),
             listeners: Listeners::default(),
             next_id: 1,
-            pace: Pace::default(),
+            pace: PollTimer::default(),
             scratch: Scratch::new(),
-            unheard: 0,
+            unchecked: 0,
             nap_until: None,
             nap: NAP,
             fixed,
@@ -85,9 +73,9 @@ impl Driver {
     #[inline(never)]
     pub(super) fn poll_now(&mut self, after: &mut After) {
         if self.links.has_resting() {
-            self.unheard += 1 + self.links.looks_at();
-            if self.unheard >= HEAR_EVERY {
-                self.hear(after);
+            self.unchecked += 1 + self.links.looks_at();
+            if self.unchecked >= CHECK_DOORBELLS_EVERY {
+                self.check_doorbells(after);
             }
         }
         self.poll_quickly(after);
@@ -96,13 +84,13 @@ impl Driver {
         }
     }
 
-    /// Hears who rings for an end that rests: from now on its link is looked at. What else the set
-    /// has to say it says again. A thread that sleeps on the set is woken, for the set will not say
-    /// to it what was heard here.
+    /// Checks which doorbells of resting ends were rung: from now on their connections are polled.
+    /// Other events of the set are reported again. A thread that sleeps on the set is woken, because
+    /// the set does not report to it what was read here.
     #[cold]
     #[inline(never)]
-    fn hear(&mut self, after: &mut After) {
-        self.unheard = 0;
+    fn check_doorbells(&mut self, after: &mut After) {
+        self.unchecked = 0;
         for event in ready(&self.fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
             if self.rung(event.data.u64()).is_some() {
                 after.happened |= self.links.is_armed();
@@ -111,9 +99,9 @@ impl Driver {
         self.links.look_at_resting();
     }
 
-    /// Deals with what the set of the bells said. Who rang, if it was a bell.
+    /// Handles one event of the set of doorbells. The connection whose peer rang, if it was a doorbell.
     pub(super) fn rung(&mut self, token: u64) -> Option<u64> {
-        let (CORD, id) = set::read(token) else { return None };
+        let (DOORBELL, id) = epoll::read(token) else { return None };
         if let Some(link) = self.links.get(id) {
             link.rung();
             if link.has_eager() || link.has_ended() {
@@ -142,13 +130,13 @@ impl Driver {
         after: &mut After,
     ) -> Drained {
         let Self { links, scratch, .. } = self;
-        let mut draining = Draining { scratch, sink, left: budget, answers: false, after };
+        let mut draining = ShmDrain { scratch, sink, left: budget, answers: false, after };
         links.drain(drain, &mut draining);
         let drained = Drained { count: budget - draining.left, answers: draining.answers };
-        self.unheard += drained.count;
-        // Who drains without end polls seldom.
-        if self.unheard >= HEAR_EVERY && self.links.has_resting() {
-            self.hear(after);
+        self.unchecked += drained.count;
+        // A program that drains without end polls seldom.
+        if self.unchecked >= CHECK_DOORBELLS_EVERY && self.links.has_resting() {
+            self.check_doorbells(after);
         }
         drained
     }
@@ -176,7 +164,7 @@ impl Driver {
     #[cold]
     pub(super) fn look(&mut self, after: &mut After) {
         if self.links.has_resting() {
-            self.hear(after);
+            self.check_doorbells(after);
         }
         for event in ready(&self.fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
             self.ready(event.data.u64(), after);
@@ -184,37 +172,37 @@ impl Driver {
         self.tick(after.now(), after);
     }
 
-    /// Deals with what the set of the sockets said.
+    /// Handles one event of the set of sockets.
     fn ready(&mut self, token: u64, after: &mut After) {
-        match set::read(token) {
+        match epoll::read(token) {
             (CONTROL, id) => {
                 if let Some(link) = self.links.get(id) {
-                    let heard = link.hear(&self.fixed.keys, &mut after.notices);
-                    after.happened |= heard == Polled::Gone;
+                    let polled = link.control_ready(&self.fixed.keys, &mut after.notices);
+                    after.happened |= polled == ShmPollOutcome::Gone;
                     self.links.is_ready(id);
                 }
             }
             (ENDED, id) => {
                 if let Some(link) = self.links.get(id) {
-                    link.ended(&self.fixed.keys, &mut after.notices);
+                    link.process_ended(&self.fixed.keys, &mut after.notices);
                     after.happened = true;
                     self.links.is_ready(id);
                 }
             }
-            // A tick follows, and looks at the acceptor and the knocks.
+            // A tick follows, and polls the acceptor and the connectors.
             _ => {}
         }
     }
 
-    /// Makes a connection with a visitor, if what it brings can be used.
-    pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
-        let ground = Ground::new(self.fixed.habit)?;
-        let (peer, agreed, key) = (visitor.greeting.host.clone(), visitor.agreed, visitor.key);
-        let theirs = visitor.greeting.terms;
-        let (control, handles) = visitor.accept(&terms(spec.depth), ground.handles()).ok()?;
-        // One whose part is unfit sees the connection end.
-        let met = Met::new(&theirs, handles).ok()?;
-        let conn = ground.join(spec, agreed.trust(), control, met)?;
+    /// Accepts the connection of a proven peer, if the memory that it offers can be used.
+    pub(super) fn admit(&mut self, visitor: ShmProvenPeer, spec: ViSpec) -> Option<NewConnection> {
+        let local_end = LocalEnd::new(self.fixed.sleep_policy)?;
+        let (peer, agreed, key) = (visitor.offer.host.clone(), visitor.agreed, visitor.key);
+        let theirs = visitor.offer.terms;
+        let (control, handles) = visitor.accept(&terms(spec.depth), local_end.handles()).ok()?;
+        // A peer that offers unusable memory sees the connection end.
+        let peer_end = PeerEnd::new(&theirs, handles).ok()?;
+        let conn = DataPath::new(spec, agreed.trust(), local_end.join(control, peer_end))?;
         self.add((&peer, spec, agreed, key), conn)
     }
 
@@ -222,7 +210,7 @@ impl Driver {
     pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
         let (id, now) = (self.unused(), after.now());
         self.connectors.insert(id, Connector::new(request, now));
-        self.knock(id, now, after);
+        self.poll_connector(id, now, after);
     }
 
     /// Ends a connection, if it is open.
@@ -230,59 +218,59 @@ impl Driver {
         self.links.of_handle(id).close(why, &mut after.notices);
     }
 
-    /// Nobody has a handle to one that is over any more.
+    /// Drops a connection that has ended and has no handle any more.
     pub(super) fn forget(&mut self, id: u64) {
         self.links.remove(id);
     }
 
-    /// Lets callers in, knocks where it is time to, forgets what is over.
+    /// Runs inbound and outbound handshakes, and forgets connections that have ended.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
         self.links.sort_out();
         self.acceptor.iter_mut().for_each(Acceptor::turn);
-        for _ in 0..VISITORS_AT_ONCE {
+        for _ in 0..PROVEN_PEERS_AT_ONCE {
             let Some(acceptor) = &mut self.acceptor else { break };
-            match acceptor.poll_visitor(now, now + GREETING_MAX) {
+            match acceptor.poll_proven_peer(now, now + HANDSHAKE_MAX) {
                 Ok(Some(visitor)) => {
                     self.listeners.arrived(visitor, after);
                 }
                 Ok(None) => break,
-                // It is the visitor's affair, and it was told.
+                // The peer was refused, and told why.
                 Err(_) => {}
             }
         }
         for id in self.connectors.keys().copied().collect::<Vec<_>>() {
-            self.knock(id, now, after);
+            self.poll_connector(id, now, after);
         }
     }
 
-    /// Looks at a connection that is being made.
-    fn knock(&mut self, id: u64, now: Instant, after: &mut After) {
+    /// Polls an outbound connection that is being made.
+    fn poll_connector(&mut self, id: u64, now: Instant, after: &mut After) {
         let Some(connector) = self.connectors.get_mut(&id) else { return };
         let outcome = match connector.poll(now) {
-            Outcome::Pending => connector.tick(&self.fixed, id, now),
+            ConnectOutcome::Pending => connector.tick(&self.fixed, id, now),
             outcome => outcome,
         };
         let Some((connector, result)) = connectors::over(&mut self.connectors, &id, outcome) else {
             return;
         };
-        let ConnectRequest { to, spec, .. } = &connector.patience.request;
+        let ConnectRequest { to, spec, .. } = &connector.retry.request;
         let result = result.and_then(|(conn, agreed, key)| {
             self.add((&to.host, *spec, agreed, key), *conn).ok_or(ConnectError::NicDown)
         });
         connectors::settle(connector, result, after);
     }
 
-    /// A link that the set cannot watch would not notice its peer's death.
+    /// Adds a connection. `None` if the set cannot watch it: it would not notice its peer's death.
     pub(super) fn add(
         &mut self,
-        (peer, spec, agreed, key): (&str, ViSpec, Agreed, PublicKey),
-        conn: Conn,
-    ) -> Option<Made> {
+        (peer, spec, agreed, key): (&str, ViSpec, AgreedTrust, PublicKey),
+        conn: DataPath,
+    ) -> Option<NewConnection> {
         let unique = self.unused();
-        let mut link = Link::new(self.links.number(unique)?, spec, conn);
+        let mut link = Connection::new(self.links.number(unique)?, spec, conn);
         link.watch(&self.fixed).ok()?;
-        let mut made = Made::new(ConnId(link.id), peer);
+        let mut made = NewConnection::new(ConnId(link.id), peer);
         (made.trust, made.why_isolated) = (agreed.trust(), agreed.why_isolated());
         made.key = Some(key);
         self.links.add(link);
@@ -296,7 +284,7 @@ impl Driver {
     }
 }
 
-impl hub::Visitor for Visitor {
+impl common::ConnectionRequest for ShmProvenPeer {
     fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -305,7 +293,7 @@ impl hub::Visitor for Visitor {
         Self::is_gone(self)
     }
 
-    fn turn_away(self, why: &Refusal) {
+    fn turn_away(self, why: &ConnectRefusal) {
         self.refuse(why);
     }
 }

@@ -1,133 +1,286 @@
-//! One end of a connection: eager messages in and out.
+//! The eager messages of one end: a ring of [records](super::records) in each direction for
+//! each lane.
+//!
+//! To send is to write a record and, if the peer's end sleeps, to wake it. To drain is to copy
+//! records out. A lone message and its answer are one cache line each way, and neither side
+//! reads how far the other is before a ring seems full.
 
-use super::datapath::Conn;
-use super::lanes::Behind;
-use super::records::Scratch;
-use crate::fabric::After;
-use crate::vi::{Lane, Position, Reply, SendError, Sink, ViError, ViId};
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+use super::fault;
+use super::foreign::ForeignMemory;
+use super::layout::{CONSUMED, LANE_LINES, LANES};
+use super::memory::OwnMemory;
+use super::records::{RingError, RingReceiver, RingSender, Scratch, SendRecordError};
+use crate::fabric::{After, ViSpec};
+use crate::vi::{EAGER_MAX, Lane, Position, PostError, Sink, ViError, ViId};
+
+#[derive(Debug)]
+pub(super) struct EagerLanes {
+    pub vi: ViId,
+    is_reliable: bool,
+    senders: [RingSender; 2],
+    receivers: [RingReceiver; 2],
+    /// Whether waiting threads were told of the records that are there to be drained.
+    announced: bool,
+    /// Per lane: what the peer had consumed when a sender began to wait for more.
+    awaited: [Option<u64>; 2],
+    /// Messages dropped for lack of room, at the unreliable level.
+    pub dropped: u64,
+}
 
 /// A drain under way.
-pub(super) struct Draining<'a, 'f> {
+pub(super) struct ShmDrain<'a, 'f> {
     pub scratch: &'a mut Scratch,
     pub sink: &'a mut Sink<'f>,
-    /// Messages that it may still take.
+    /// Messages that this drain may still take.
     pub left: usize,
-    /// Whether some were answered there and then.
+    /// Whether a sink answered some of them.
     pub answers: bool,
     pub after: &'a mut After,
 }
 
-impl Conn {
-    /// Sends an eager message, if nothing is against it. What is short makes no call, so that
-    /// nothing has to be saved around one.
-    #[inline(always)]
-    pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
-        let Some(behind) = self.lanes.try_short(lane, tag, parts) else {
-            return self.try_send_any(lane, tag, parts);
+/// Records that a connection had received when it ended, and that were not drained.
+#[derive(Debug)]
+pub(super) struct UndrainedRecords {
+    vi: ViId,
+    records: VecDeque<(u64, Vec<u8>)>,
+    /// Per lane: the position up to which the peer had said that everything arrived.
+    pub arrived: [Position; 2],
+}
+
+/// The position behind a record: never zero.
+pub(super) type LanePosition = NonZeroU64;
+
+const BAD_RING: ViError = ViError::Protocol("a ring of records that makes no sense");
+
+impl EagerLanes {
+    /// `None` if the peer's memory is not as large as it must be.
+    pub(super) fn new(spec: ViSpec, own: &OwnMemory, foreign: &ForeignMemory) -> Option<Self> {
+        let sender = |lane: usize| {
+            let read_at = lane ^ usize::from(fault::crosses_consumed());
+            let (first, consumed) = (LANES[lane], CONSUMED[read_at] as u64);
+            RingSender::new(own.clone(), first, LANE_LINES, foreign.clone(), consumed).ok()
         };
-        match self.parts.ringer.asleep() {
-            None => Some(behind),
-            Some(word) => self.wake(word, behind),
-        }
+        let receiver = |lane: usize| {
+            let (first, lines) = (LANES[lane] as u64, LANE_LINES as u64);
+            RingReceiver::new(foreign.clone(), first, lines, own.clone(), CONSUMED[lane]).ok()
+        };
+        Some(Self {
+            vi: spec.vi,
+            is_reliable: spec.reliability.is_reliable(),
+            senders: [sender(0)?, sender(1)?],
+            receivers: [receiver(0)?, receiver(1)?],
+            announced: false,
+            awaited: [None; 2],
+            dropped: 0,
+        })
     }
 
-    #[inline(never)]
-    fn try_send_any(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
-        let sent = self.lanes.try_long(lane, tag, parts);
-        let sent = sent.or_else(|| self.lanes.try_send(lane, tag, parts));
-        if sent.is_some() {
-            self.ring_bell();
-        }
-        sent
-    }
-
-    /// Wakes a peer that sleeps. A peer that cannot be woken is gone, which its socket says too.
-    #[cold]
-    #[inline(never)]
-    fn wake(&mut self, word: u64, sent: Behind) -> Option<Behind> {
-        let _ = self.parts.ringer.pull(word);
-        Some(sent)
-    }
-
-    /// Sends an eager message, or says why not. That may be the end of the connection.
-    #[cold]
-    pub(super) fn send_or_say(
+    /// Writes a record of one part and one line, if that takes [nothing
+    /// else](RingSender::try_short). The caller wakes the peer.
+    #[inline(always)]
+    pub(super) fn try_short(
         &mut self,
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-    ) -> Result<Position, SendError> {
-        // It may have to wait for room.
-        self.is_quiet = false;
-        let sent = self.lanes.send(lane, tag, parts);
-        if sent.is_ok() {
-            self.ring_bell();
-        }
-        sent
+    ) -> Option<LanePosition> {
+        self.senders[lane as usize].try_short(tag, parts).and_then(LanePosition::new)
     }
 
-    /// How much of a lane has arrived; the peer may be asked to say so.
-    pub(super) fn arrived(&mut self, lane: Lane, asked: bool) -> Result<Position, SendError> {
-        if !asked {
-            return self.lanes.arrived_so_far(lane);
-        }
-        self.is_quiet = false;
-        let (position, asked) = self.lanes.arrived(lane)?;
-        if asked {
-            self.ring_bell();
-        }
-        Ok(position)
-    }
-
-    /// Passes eager messages that are there to the sink, and counts them; also those before an
-    /// error.
+    /// The same of more [lines](RingSender::try_long).
     #[inline]
-    pub(super) fn drain(&mut self, draining: &mut Draining<'_, '_>) -> Result<(), Box<ViError>> {
-        let published = self.lanes.published();
-        let drained = Drained { conn: self, published };
-        while draining.left > 0
-            && let Some((tag, bytes)) = drained.conn.lanes.take(draining.scratch)?
-        {
-            (draining.sink)(&mut *drained.conn, tag, bytes);
-            draining.left -= 1;
-        }
-        draining.answers |= std::mem::take(&mut drained.conn.answers);
-        Ok(())
+    pub(super) fn try_long(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Option<LanePosition> {
+        let lane = lane as usize ^ usize::from(fault::mistakes_lane());
+        self.senders[lane].try_long(tag, parts).and_then(LanePosition::new)
     }
 
-    /// Whether there are eager messages, or room for them, that nobody was told of.
+    /// Writes a record, if there is room for it. The caller wakes the peer.
+    ///
+    /// The result fits a register: a result that is built in memory and then moved as a whole waits
+    /// until all stores before it are done, the record's among them, which takes longer than all
+    /// the rest.
+    #[inline(never)]
+    pub(super) fn try_send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Option<LanePosition> {
+        let sent = self.senders[lane as usize].send(tag, parts);
+        sent.ok().and_then(LanePosition::new)
+    }
+
+    /// Writes a record, or says why it cannot.
+    #[cold]
+    pub(super) fn send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, PostError> {
+        let why = match self.senders[lane as usize].send(tag, parts) {
+            Ok(position) => return Ok(Position::new(position)),
+            Err(why) => why,
+        };
+        match why {
+            SendRecordError::TooLarge { len } => {
+                Err(PostError::EagerTooLarge { len, max: EAGER_MAX })
+            }
+            SendRecordError::Full if self.is_reliable => {
+                // The count that the attempt saw: any later one is news.
+                let seen = self.senders[lane as usize].consumed();
+                self.awaited[lane as usize].get_or_insert(seen);
+                Err(PostError::LaneFull)
+            }
+            SendRecordError::Full => {
+                self.dropped += 1;
+                Ok(Position::new(self.senders[lane as usize].position()))
+            }
+            SendRecordError::Ring(_) => Err(PostError::Broken(BAD_RING)),
+        }
+    }
+
+    /// How much of a lane the peer has consumed, as far as it has published that.
+    pub(super) fn arrived_so_far(&mut self, lane: Lane) -> Result<Position, PostError> {
+        let arrived = self.senders[lane as usize].arrived();
+        arrived.map(Position::new).map_err(|_| PostError::Broken(BAD_RING))
+    }
+
+    /// How much of a lane the peer has consumed; if that is not all, asks the peer to publish it.
+    /// Also whether the peer must be woken for that.
+    pub(super) fn arrived(&mut self, lane: Lane) -> Result<(Position, bool), PostError> {
+        let sender = &mut self.senders[lane as usize];
+        let arrived = sender.arrived().map_err(|_| PostError::Broken(BAD_RING))?;
+        let is_behind = arrived < sender.position();
+        if is_behind {
+            // An older count that somebody waits on stays: it becomes news sooner.
+            self.awaited[lane as usize].get_or_insert(arrived);
+        }
+        let before = sender.position();
+        let asked = is_behind && sender.ask() && sender.position() != before;
+        Ok((Position::new(arrived), asked))
+    }
+
+    /// Whether there is something that waiting threads were not told of: records, or room that
+    /// a sender waits for.
     #[inline]
-    pub(super) fn has_eager_news(&mut self) -> Result<bool, Box<ViError>> {
-        self.lanes.has_news()
+    pub(super) fn has_news(&mut self) -> Result<bool, Box<ViError>> {
+        let is_ready = self.has_unannounced();
+        self.announced |= is_ready;
+        Ok(is_ready || self.is_awaited() && self.has_room()?)
+    }
+
+    /// Whether there are records that waiting threads were not told of.
+    #[inline(always)]
+    pub(super) fn has_unannounced(&self) -> bool {
+        !self.announced && self.is_ready()
+    }
+
+    /// Whether a sender waits for room.
+    #[inline(always)]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited[0].is_some() || self.awaited[1].is_some()
+    }
+
+    /// Whether there are records to be drained.
+    #[inline(always)]
+    pub(super) fn is_ready(&self) -> bool {
+        self.receivers[0].is_ready() || self.receivers[1].is_ready()
+    }
+
+    #[cold]
+    fn has_room(&mut self) -> Result<bool, Box<ViError>> {
+        let mut news = false;
+        for (awaited, sender) in self.awaited.iter_mut().zip(&mut self.senders) {
+            let Some(known) = *awaited else { continue };
+            if sender.arrived().map_err(protocol_error)? != known {
+                (*awaited, news) = (None, true);
+            }
+        }
+        Ok(news)
+    }
+
+    /// The next record of either lane, talk first. The caller has processed it before it takes
+    /// another.
+    #[inline(always)]
+    pub(super) fn take<'s>(
+        &mut self,
+        scratch: &'s mut Scratch,
+    ) -> Result<Option<(u64, &'s [u8])>, Box<ViError>> {
+        self.announced &= fault::tells_once();
+        let [talk, bulk] = &mut self.receivers;
+        let [talk, bulk] = if fault::drains_bulk_first() { [bulk, talk] } else { [talk, bulk] };
+        let taken = match talk.take_len(scratch).map_err(protocol_error)? {
+            None => bulk.take_len(scratch).map_err(protocol_error)?,
+            taken => taken,
+        };
+        Ok(taken.map(|(tag, len)| (tag, scratch.payload_of(len))))
+    }
+
+    /// Records consumed, as far as this side has published that to the peer.
+    #[inline]
+    pub(super) fn published(&self) -> u64 {
+        let bulk = if fault::hides_bulk_room() { 0 } else { self.receivers[1].published() };
+        self.receivers[0].published() + bulk
+    }
+
+    /// Publishes how far this side is.
+    pub(super) fn publish(&mut self) {
+        self.receivers.iter_mut().for_each(RingReceiver::publish);
+    }
+
+    /// Records that the peer has written and that were not drained, as many as its rings hold; none
+    /// unless the program `wants` them: then they have not arrived.
+    pub(super) fn undrained(&mut self, wants: bool) -> UndrainedRecords {
+        let (mut scratch, mut records) = (Scratch::new(), VecDeque::new());
+        for receiver in self.receivers.iter_mut().filter(|_| wants) {
+            if !fault::kept_counts_as_arrived() {
+                receiver.silence();
+            }
+            let end = receiver.position() + LANE_LINES as u64;
+            while receiver.position() < end
+                && let Ok(Some((tag, bytes))) = receiver.take(&mut scratch)
+            {
+                records.push_back((tag, bytes.to_vec()));
+            }
+        }
+        let arrived = Lane::ALL.map(|lane| {
+            let known = Position::new(self.senders[lane as usize].consumed());
+            let forgotten = fault::forgets_arrived().then(Position::default);
+            forgotten.unwrap_or_else(|| self.arrived_so_far(lane).unwrap_or(known))
+        });
+        UndrainedRecords { vi: self.vi, records, arrived }
     }
 }
 
-/// The end of a drain, also if a sink panics: the peer may sleep until there is room.
-struct Drained<'a> {
-    conn: &'a mut Conn,
-    published: u64,
-}
+impl UndrainedRecords {
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
 
-impl Drop for Drained<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.conn.lanes.published() != self.published {
-            self.conn.ring_bell();
+    pub(super) const fn vi(&self) -> ViId {
+        self.vi
+    }
+
+    pub(super) fn take(&mut self) -> Option<(u64, Vec<u8>)> {
+        if fault::drains_kept_backwards() {
+            self.records.pop_back()
+        } else {
+            self.records.pop_front()
         }
     }
 }
 
-/// The connection that an eager message came by.
-impl Reply for Conn {
-    fn vi(&self) -> ViId {
-        self.lanes.vi
-    }
-
-    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        self.answers = true;
-        match self.try_send(lane, tag, parts) {
-            Some(behind) => Ok(Position::new(behind.get())),
-            None => self.send_or_say(lane, tag, parts),
-        }
-    }
+#[cold]
+fn protocol_error(error: RingError) -> Box<ViError> {
+    tracing::warn!(%error, "a peer's ring of records");
+    BAD_RING.into()
 }

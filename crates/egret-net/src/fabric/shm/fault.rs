@@ -1,23 +1,25 @@
 //! Faults that tests plant here; see [`crate::fault`].
+//!
+//! Repeated names: `Fault`, one beside the code of each area.
 
 #[cfg(test)]
 pub(super) use crate::fault::caught;
 pub(super) use crate::fault::planted;
 
-/// One way to get it wrong.
+/// A fault of the shared-memory fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// A copy leaves out the bytes after the last whole word.
     TailForgotten,
     /// The last byte of a foreign range may lie behind its end.
     BoundsOffByOne,
-    /// A peer's memory is mapped as it comes.
+    /// A peer's memory is mapped without a check of its seals.
     SealsIgnored,
     /// An item that waits for a receive counts as done with.
     ReleasedEarly,
     /// An item is delivered by rings of eager messages too.
     ItemsAnywhere,
-    /// The bytes of a record that waits are looked for where the next one is.
+    /// The bytes of a waiting record are looked for in the next record.
     KeptForgotten,
     /// The head of a record is stored before the record.
     HeadEarly,
@@ -31,9 +33,9 @@ pub(super) enum Fault {
     ClearLate,
     /// A record counts as consumed, and then is copied.
     ConsumedEarly,
-    /// A record has the length that its sender says.
+    /// The length that a sender claims is not checked.
     LengthUnchecked,
-    /// A receiver has consumed what it says.
+    /// The consumed position that a receiver claims is not checked.
     ConsumedUnchecked,
     /// Positions stop at the last one that 32 bits hold.
     PositionStops,
@@ -51,25 +53,25 @@ pub(super) enum Fault {
     BulkFirst,
     /// A record of more than one line goes by the other lane.
     LaneMistaken,
-    /// Which of a lane's records have arrived is read where the other lane's is.
+    /// The consumed position of a lane is read from the word of the other lane.
     ConsumedCrossed,
-    /// Who was told of records is not told of those that come later.
+    /// Waiting threads are told of records once, and not of later ones.
     ToldForGood,
     /// Room in bulk is no reason to wake the peer.
     BulkRoomSilent,
     /// What has arrived is forgotten when the connection ends.
     ArrivedForgotten,
-    /// What is kept of a connection that has ended counts as arrived.
+    /// Records kept from a connection that has ended count as arrived.
     KeptArrived,
-    /// What is kept of a connection that has ended is drained in another order.
+    /// Records kept from a connection that has ended are drained in reverse order.
     KeptTurned,
-    /// What begins at a connection that rests does not end that.
+    /// An operation at a resting connection does not wake it.
     Undisturbed,
     /// An end that rests does not say so.
     RestUnsaid,
     /// An end that rests may look at its rings before it is seen to.
     RestUnfenced,
-    /// What rings for who sleeps is heard by somebody else.
+    /// A doorbell event is read by a thread that does not wake the sleeping one.
     HeardByOthers,
     /// A ringer may look at the flag before its record is seen.
     RingUnfenced,
@@ -84,16 +86,16 @@ pub(super) enum Fault {
     /// A sleeper looks at its rings for the last time before it raises its flag.
     #[cfg(test)]
     LookBeforeArm,
-    /// A sleeper drains its cord only when its flag is raised again.
+    /// A sleeper drains its doorbell socket only when its flag is raised again.
     #[cfg(test)]
     DrainAfterArm,
-    /// What the peer rang is left in the cord.
+    /// Signals of the peer are left in the doorbell socket.
     NotDrained,
     /// Bytes of a peer that has left count like any others.
     LeftIgnored,
     /// The kernel does not let this process read another's memory.
     ReachForbidden,
-    /// Whatever is read at a peer's address is taken for the peer's.
+    /// Bytes read at a peer's address are taken for the peer's without a check of its mark.
     MarkIgnored,
     /// A process that has ended counts as the one that has its number now.
     EndIgnored,
@@ -107,13 +109,13 @@ pub(super) enum Fault {
     ReturnsUnfenced,
     /// A buffer that is dropped is not returned.
     ReturnForgotten,
-    /// A visitor that leaves looks at what it holds while it drops it.
+    /// A leaving receiver of buffers lists what it holds while it drops some of it.
     LeaveUnlocked,
-    /// A visitor that leaves forgets one of the buffers it holds.
+    /// A leaving receiver of buffers forgets one of those it holds.
     HeldForgotten,
-    /// What is lent when a connection ends is taken home at once.
+    /// Buffers lent when a connection ends are taken back at once.
     OrphansDropped,
-    /// What a peer has is taken home without asking the kernel about it.
+    /// Buffers of a peer are taken back without asking the kernel whether its process has ended.
     GoneUnasked,
     /// A buffer that comes back counts as one of the peer's.
     BackIgnored,
@@ -127,22 +129,101 @@ pub(super) enum Fault {
     HandedLength,
     /// A region is announced on isolated connections too.
     FileForAll,
-    /// Who enters a gate looks whether it is open, and then says so.
+    /// A writer looks whether a gate is open before it says that it is inside.
     GateBeforeInside,
-    /// Who enters a gate may look at it before it is seen.
+    /// A writer may look at a gate before its entering is visible.
     EnterUnfenced,
-    /// Who leaves a gate may look at it before it is seen to be out.
+    /// A writer may look at a gate before its leaving is visible.
     LeaveUnfenced,
-    /// Who shuts a gate may look who is inside before it is seen to be shut.
+    /// An owner may look who is inside before its shutting of the gate is visible.
     ShutUnfenced,
-    /// Who is out of a gate is believed without acquiring what it wrote.
+    /// An owner sees a writer outside without acquiring what it wrote.
     OutUnfenced,
     /// A write goes into memory under a key while older ones are on their way.
     WriteOvertakes,
-    /// A farewell ends the connection before what was sent before it is taken.
+    /// A close reason ends the connection before the data sent before it is taken.
     FarewellFirst,
     /// A key ends while a peer is inside.
     InsideIgnored,
+    /// Processes of any user are accepted.
+    UserUnchecked,
+    /// A user is known by its number alone.
+    NamespaceUnchecked,
+    /// Descriptors beyond those declared stay open.
+    SurplusLeaked,
+    /// The end of a connection looks like silence.
+    EndIsSilence,
+    /// A reset hides what the peer said before it left.
+    ResetIsEnd,
+    /// Any executable counts as the same one.
+    ExecutableUnchecked,
+    /// A side's own request to cooperate counts as the agreement of both.
+    VerdictIgnored,
+    /// A process in between is taken for the peer.
+    ProcessesForgotten,
+    /// One process may take all places of unproven peers.
+    SharesForgotten,
+    /// As many handshakes are begun at once as there are callers.
+    HandshakesUnbounded,
+    /// A handshake that comes to nothing does not count as begun.
+    LostUncounted,
+    /// The operating system refuses to watch another socket.
+    WatchRefused,
+}
+
+/// The questions by which hot paths ask for a fault, so that they read as their protocol.
+macro_rules! questions {
+    ($($fault:ident => $question:ident,)+) => {
+        $(
+            #[inline(always)]
+            pub(super) fn $question() -> bool {
+                planted(Fault::$fault)
+            }
+        )+
+    };
+}
+
+questions! {
+    RoomUnchecked => full_ring_is_written,
+    ShortUncleared => short_leaves_stale,
+    ArrivedAhead => written_is_arrived,
+    ConsumedUnchecked => believes_consumed,
+    SkipForgotten => runs_over_the_end,
+    StaleForgotten => forgets_stale,
+    HeadEarly => head_comes_first,
+    HeadRelaxed => head_is_relaxed,
+    ClearLate => clears_late,
+    TakeUnfenced => copies_unfenced,
+    ConsumedEarly => consumes_before_copy,
+    ItemsAnywhere => items_anywhere,
+    LengthUnchecked => believes_length,
+    AskIgnored => ignores_asks,
+    ConsumedCrossed => crosses_consumed,
+    LaneMistaken => mistakes_lane,
+    ToldForGood => tells_once,
+    BulkFirst => drains_bulk_first,
+    BulkRoomSilent => hides_bulk_room,
+    KeptArrived => kept_counts_as_arrived,
+    ArrivedForgotten => forgets_arrived,
+    KeptTurned => drains_kept_backwards,
+    RestUnfenced => rests_unfenced,
+    ArmUnfenced => arms_unfenced,
+    LightUnasked => relies_on_unpromised_fence,
+    RingUnfenced => rings_unfenced,
+    SleepUnseen => misses_sleep,
+    FarewellFirst => closes_before_data,
+    ReturnsLate => returns_wait_for_silence,
+    ReleasedEarly => releases_waiting_items,
+    KeptForgotten => forgets_waiting_bytes,
+    FileForAll => announces_to_all,
+    HandedLength => completes_with_length_left,
+    WriteOvertakes => writes_overtake,
+    UnreceivedForgotten => forgets_unreceived,
+    ShutUnfenced => shuts_unfenced,
+    OutUnfenced => believes_out_unfenced,
+    GateBeforeInside => looks_before_inside,
+    EnterUnfenced => enters_unfenced,
+    LeaveUnfenced => leaves_unfenced,
 }
 
 /// A point at which a test may have the process killed; nothing otherwise.

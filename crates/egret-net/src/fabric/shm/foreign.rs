@@ -23,8 +23,8 @@ use crate::atomics::StdAtomics;
 /// arrives is what the peer likes. Offsets are the peer's too, and a bad one is
 /// an answer, not a panic. The handle is cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Foreign {
-    mapping: Arc<Mapping>,
+pub(super) struct ForeignMemory {
+    mapping: Arc<ForeignMapping>,
     /// All of it. The mapping could say so too, one pointer further away, for each look.
     lines: NonNull<[Line<ForeignWord>]>,
 }
@@ -65,12 +65,12 @@ pub(super) struct OutOfBounds {
 pub(super) struct ForeignWord(AtomicU64);
 
 #[derive(Debug)]
-struct Mapping {
+struct ForeignMapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-impl Foreign {
+impl ForeignMemory {
     /// Maps the file that a peer sent, if it is sealed as it must be and has
     /// some whole pages, at most `max_bytes`.
     pub(super) fn map(fd: OwnedFd, max_bytes: u64) -> Result<Self, ForeignError> {
@@ -85,7 +85,7 @@ impl Foreign {
         drop(fd);
         let base = NonNull::new(base.cast()).expect("the kernel never maps address zero unasked");
         let lines = NonNull::slice_from_raw_parts(base.cast(), len / LINE);
-        Ok(Self { mapping: Arc::new(Mapping { base, len }), lines })
+        Ok(Self { mapping: Arc::new(ForeignMapping { base, len }), lines })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -126,7 +126,7 @@ impl Foreign {
     }
 }
 
-impl Readable for Foreign {
+impl Readable for ForeignMemory {
     type Atomics = StdAtomics;
     type Word = ForeignWord;
 
@@ -150,7 +150,7 @@ impl Peek for ForeignWord {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for ForeignMapping {
     fn drop(&mut self) {
         // SAFETY: `map` made exactly this mapping, and every reference into it borrows a handle.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
@@ -159,13 +159,13 @@ impl Drop for Mapping {
 }
 
 // SAFETY: the memory is not bound to a thread; all access is by loads that may race.
-unsafe impl Send for Foreign {}
+unsafe impl Send for ForeignMemory {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Foreign {}
-// SAFETY: as for `Foreign`.
-unsafe impl Send for Mapping {}
+unsafe impl Sync for ForeignMemory {}
+// SAFETY: as for `ForeignMemory`.
+unsafe impl Send for ForeignMapping {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for ForeignMapping {}
 
 /// Says what the file lacks to be safe to read while its owner is hostile.
 fn verify_seals(fd: &OwnedFd) -> Result<(), ForeignError> {

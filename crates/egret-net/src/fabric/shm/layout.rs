@@ -34,16 +34,22 @@ pub(super) const CHUNKS: usize = 8;
 pub(super) const RETURNS: usize = BOUNCE + CHUNK * CHUNKS;
 /// The gates to memory under keys of this end, and where this end is inside, on a
 /// connection that cooperates.
-pub(super) const GATES: usize = RETURNS + super::returns::bytes(super::returns::LENT_MAX);
+pub(super) const GATES: usize =
+    RETURNS + super::cooperating::returns::bytes(super::cooperating::returns::LENT_MAX);
 /// The rings of eager messages to the peer, one for each lane: talk and bulk.
 pub(super) const LANES: [usize; 2] = [FIRST_LANE, FIRST_LANE + LANE_LINES * 64];
 /// Lines of each: 64 KiB.
 pub(super) const LANE_LINES: usize = 1024;
-const FIRST_LANE: usize = (GATES + super::gate::bytes(super::gate::GATES)).next_multiple_of(4096);
+const FIRST_LANE: usize = (GATES
+    + super::cooperating::gate::bytes(super::cooperating::gate::GATES))
+.next_multiple_of(4096);
 /// The whole: 300 KiB. The five pages of counts and posted messages are there from the
 /// start; those behind them come when they are used.
 pub(super) const BYTES: usize = FIRST_LANE + 2 * LANE_LINES * 64;
 
+/// Bytes copied at one poll, and so between two looks at eager messages or at a deadline: a piece,
+/// some 10 µs.
+pub(super) const PIECE: u64 = 64 << 10;
 /// Descriptors that may be outstanding on each queue.
 pub(super) const DEPTH: u32 = 1024;
 /// Bytes of the longest message.

@@ -3,17 +3,15 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::bell::{Bells, Habit};
+use super::acceptor::Acceptor;
+use super::connection::ShmPollOutcome;
+use super::doorbell::{NAP, SleepPolicy, WakeupCertainty};
 use super::driver::Driver;
 use super::fault::{Fault, planted};
-use super::link::Polled;
-use super::rendezvous::Acceptor;
-use crate::fabric::hub::connectors;
-use crate::fabric::hub::machine::prelude::*;
+use crate::fabric::common::connectors;
+use crate::fabric::common::machine::prelude::*;
 
-/// How long to sleep when a peer might not ring; and at first, when it rings most likely.
-pub(super) const NAP: Duration = Duration::from_millis(1);
-/// A nap without anything is followed by one so many times as long, up to this.
+/// A nap in which nothing happened is followed by one this many times as long, up to [`NAP_MAX`].
 const LONGER: u32 = 4;
 const NAP_MAX: Duration = Duration::from_secs(1);
 
@@ -25,9 +23,10 @@ impl Machine for Driver {
         let Self { links, fixed, .. } = self;
         let link = links.of_handle(conn.0);
         if link.post(posted, &fixed.keys)? {
-            // Of slots that waited for it not all were taken, if they are many: a thread that
-            // sleeps has more to poll for.
-            after.happened |= link.resume(&fixed.keys, &mut after.notices) != Polled::Nothing;
+            // If many items waited for the receive, not all of them were taken: a sleeping thread
+            // has more to poll for.
+            after.happened |=
+                link.resume(&fixed.keys, &mut after.notices) != ShmPollOutcome::Nothing;
         }
         Ok(())
     }
@@ -54,29 +53,29 @@ impl Machine for Driver {
             .min()
     }
 
-    /// From now on peers ring. Moves messages once more. Whether there were any.
+    /// Arms the doorbells, then moves messages once more. Whether there were any.
     fn arm(&mut self, after: &mut After) -> bool {
         let (bells, now) = (self.links.doze(), after.now());
         self.nap_until = match bells {
-            Bells::Sure => None,
-            Bells::Likely if planted(Fault::FenceTrusted) => None,
-            Bells::Likely => Some(now + self.nap),
-            Bells::Doubtful => {
-                self.fixed.habit = Habit::SleepsUnfenced;
+            WakeupCertainty::Sure => None,
+            WakeupCertainty::Likely if planted(Fault::FenceTrusted) => None,
+            WakeupCertainty::Likely => Some(now + self.nap),
+            WakeupCertainty::Doubtful => {
+                self.fixed.sleep_policy = SleepPolicy::SleepsUnfenced;
                 Some(now + NAP)
             }
         };
         let mut busy = false;
         self.links.look_last(bells, now, |link| {
             let polled = link.poll(&self.fixed.keys, &mut after.notices, true);
-            busy |= polled != Polled::Nothing;
+            busy |= polled != ShmPollOutcome::Nothing;
             after.happened |= polled.is_news();
             polled
         });
         busy
     }
 
-    /// Peers need not ring any more. Deals with what ended a sleep.
+    /// Disarms the doorbells, and handles the events that ended a sleep.
     fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
         self.links.disarm();
         let is_over = self.nap_until.take().is_some_and(|until| until <= after.now());
@@ -110,7 +109,7 @@ impl Machine for Driver {
         true
     }
 
-    /// Sends an eager message, if nothing is against it.
+    /// Sends an eager message, if there is room for it.
     #[inline]
     fn try_send(
         &mut self,
@@ -129,7 +128,7 @@ impl Machine for Driver {
         tag: u64,
         parts: &[&[u8]],
         after: &mut After,
-    ) -> Result<Position, SendError> {
+    ) -> Result<Position, PostError> {
         let link = self.links.of_handle(conn.0);
         let sent = link.send(lane, tag, parts, &mut after.notices);
         after.happened |= link.has_ended();

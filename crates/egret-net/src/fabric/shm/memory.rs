@@ -8,17 +8,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::foreign::OutOfBounds;
 use super::{block, copy};
 use crate::atomics::{Atomics, StdAtomics, Word};
-use crate::buf::{Region, RegionError};
+use crate::buf::{MemoryError, Region};
 
 /// A memory file that only this process can write; the kernel sees to that.
 ///
-/// Peers map its [`fd`](Self::fd) as [`Foreign`](super::foreign::Foreign) memory
+/// Peers map its [`fd`](Self::fd) as [`ForeignMemory`](super::foreign::ForeignMemory) memory
 /// and read whenever they like. All the same nothing here is a plain reference:
 /// the threads of this process reach it at once, each through its own ring or
 /// word, so everything is an atomic word or a [`copy`] that behaves like
 /// many. The handle is cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Own {
+pub(super) struct OwnMemory {
     region: Region,
     /// All of it. The region could say so too, one pointer further away, for each message.
     lines: NonNull<[Line<AtomicU64>]>,
@@ -89,17 +89,17 @@ pub(super) const LINE_WORDS: usize = 8;
 pub(super) const LINE: usize = LINE_WORDS * WORD;
 pub(super) const WORD: usize = size_of::<u64>();
 
-impl Own {
+impl OwnMemory {
     /// Zeroed memory of at least `bytes` bytes, in whole pages, all of them
     /// there: neither this process nor a peer will have to wait for one.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn new(bytes: usize) -> Result<Self, RegionError> {
+    pub(super) fn new(bytes: usize) -> Result<Self, MemoryError> {
         Self::with_first(bytes, bytes)
     }
 
     /// The same with only the pages of its `first` bytes there; the others come
     /// when they are used.
-    pub(super) fn with_first(bytes: usize, first: usize) -> Result<Self, RegionError> {
+    pub(super) fn with_first(bytes: usize, first: usize) -> Result<Self, MemoryError> {
         let region = Region::builder(bytes).shareable().map()?;
         let (base, len) = (region.base().cast(), region.len() / LINE);
         let own = Self { region, lines: NonNull::slice_from_raw_parts(base, len) };
@@ -146,7 +146,7 @@ impl Own {
     }
 }
 
-impl Writable for Own {
+impl Writable for OwnMemory {
     type Atomics = StdAtomics;
 
     #[inline]
@@ -169,9 +169,9 @@ impl Writable for Own {
 }
 
 // SAFETY: the memory is not bound to a thread; all access is by atomics, or as if by atomics.
-unsafe impl Send for Own {}
+unsafe impl Send for OwnMemory {}
 // SAFETY: as for `Send`.
-unsafe impl Sync for Own {}
+unsafe impl Sync for OwnMemory {}
 
 /// Has the kernel find the page now.
 fn touch(line: &Line<AtomicU64>) {

@@ -14,20 +14,18 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `machine.rs`, `driver.rs`, `token.rs` | the nic, and what it does when it is driven |
-//! | `connector.rs`, and `rendezvous/acceptor.rs` | connecting and listening |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `nic_context.rs` | the nic, and what it does when it is driven |
+//! | `acceptor.rs`, `connector.rs`, `rendezvous/`, `socket.rs` | connections being made: inbound, outbound, and what both sides say |
 //! | `rounds.rs` | which connections a nic looks at, and which rest |
-//! | `bell.rs`, `cord.rs` | waking who sleeps |
-//! | `link.rs` | a connection, open or gone |
+//! | `connection.rs`, `parts.rs` | a connection, open or ended, and what it is made of |
+//! | `datapath.rs`, `send.rs`, `recv.rs`, `context.rs` | post and poll |
+//! | `eager.rs` | eager messages: the lanes of an end |
 //! | `records/` | rings of records, of which eager and posted messages have their own |
-//! | `eager.rs`, `lanes.rs` | eager messages: the lanes of an end |
-//! | `datapath.rs`, `quiet.rs`, `hearing.rs`, `io.rs`, `send.rs`, `recv.rs` | post and poll |
-//! | `wire.rs`, `layout.rs`, `cut.rs` | what lies where, and how it is written |
+//! | `wire.rs`, `layout.rs` | what lies where, and how it is written |
+//! | `doorbell.rs`, `doorbell_socket.rs` | waking an end that sleeps |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
-//! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
-//! | `commons.rs`, `loans.rs`, `reaper.rs`, `visiting.rs`, `returns.rs` | buffers that change hands: at home, and at a peer |
-//! | `gate.rs`, `open.rs`, `direct.rs` | memory under keys that a peer writes by itself: when, there, and here |
-//! | `rendezvous/` | how two processes meet |
+//! | `process_memory.rs` | memory of the peer's process that is in no region |
+//! | `cooperating/` | between cooperating ends: buffers that change hands, memory under keys that a peer writes by itself |
 //!
 //! # Who writes what
 //!
@@ -67,50 +65,42 @@
 //! memory before its buffers are used again, and who reads a message out of
 //! them looks at it after the copy.
 
-mod bell;
+mod acceptor;
 mod block;
-mod commons;
+mod connection;
 mod connector;
+mod context;
+mod cooperating;
 mod copy;
-mod cord;
-mod cut;
 mod datapath;
-mod direct;
+mod doorbell;
+mod doorbell_socket;
 mod driver;
 mod eager;
 mod fault;
 mod foreign;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../../../fuzz/models/egret-net/fabric/shm/fuzzing.rs"]
 pub mod fuzzing;
-mod gate;
-mod hearing;
-mod io;
-mod lanes;
 mod layout;
-mod link;
-mod loans;
 mod machine;
 mod memory;
 mod nic;
-mod open;
-mod process;
-#[cfg(any(test, feature = "fuzzing"))]
-mod puppet;
-mod quiet;
-mod reach;
-mod reaper;
+mod nic_context;
+mod parts;
+mod process_memory;
 mod records;
 mod recv;
 mod rendezvous;
-mod returns;
 mod rounds;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../../fuzz/models/egret-net/fabric/shm/scripted_peer.rs"]
+mod scripted_peer;
 mod send;
+mod socket;
 #[cfg(test)]
 mod tests;
-mod token;
-mod unseen;
-mod visiting;
 mod wire;
 
 use super::{Fabric, OpenError};
@@ -141,12 +131,22 @@ impl Fabric for ShmFabric {
     }
 }
 
-/// Whether a nic of this process that goes to sleep passes the memory fence of its doorbell for
-/// all who send to it. Where the kernel denies `membarrier` over processes each of them passes one
-/// with each message.
-///
-/// The answer is found once, by trying, and holds for all nics of the process.
-#[must_use]
-pub fn sleepers_fence() -> bool {
-    StdAtomics::has_global_fence()
+impl ShmFabric {
+    /// Whether a nic of this process that goes to sleep passes the memory fence of its doorbell for
+    /// all who send to it. Where the kernel denies `membarrier` over processes each sender passes a
+    /// fence with each message.
+    ///
+    /// The answer is found once, by trying, and holds for all nics of the process.
+    ///
+    /// ```
+    /// use egret_net::fabric::shm::ShmFabric;
+    ///
+    /// if !ShmFabric::sleepers_fence() {
+    ///     eprintln!("messages over shm cost a memory fence each: membarrier is denied");
+    /// }
+    /// ```
+    #[must_use]
+    pub fn sleepers_fence() -> bool {
+        StdAtomics::has_global_fence()
+    }
 }

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::bell::Habit;
-use super::driver::{Driver, Fixed};
+use super::acceptor::{Acceptor, AcceptorError, other_holder};
+use super::doorbell::SleepPolicy;
+use super::driver::Driver;
 use super::layout::{DEPTH, TRANSFER_MAX};
-use super::rendezvous::{Acceptor, AcceptorError, Stance, other_holder};
-use super::token::{ACCEPTOR, SOCKETS};
-use crate::fabric::hub::opening;
-use crate::fabric::hub::set::{self, token};
-use crate::fabric::{OpenError, greet};
+use super::nic_context::{ACCEPTOR, SOCKETS, ShmNicContext};
+use super::rendezvous::ShmRequirements;
+use crate::fabric::common::epoll::{self, token};
+use crate::fabric::common::open_nic;
+use crate::fabric::{OpenError, handshake};
 use crate::vi::{Limits, NicOptions, Wait};
 
 /// A nic of this machine's shared memory.
 pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = options.host.clone();
-    let secret = options.checked_secret().map_err(OpenError::secret(options))?;
+    let secret = options.checked_secret()?;
     let (identity, encrypt) = (options.identity_or_new(), options.encrypt);
-    let greet = greet::Stance::new("shm", secret, identity, encrypt).local();
-    let stance = Stance { trust: options.trust, greet };
+    let greet = handshake::Credentials::new("shm", secret, identity, encrypt).local();
+    let stance = ShmRequirements { trust: options.trust, greet };
     let acceptor = Acceptor::open(&host, stance.clone()).map_err(|why| match why {
         AcceptorError::Taken { host } => match other_holder(&host) {
             Some(other) => OpenError::TakenByOther { host, pid: other.pid(), user: other.theirs() },
@@ -30,21 +31,29 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
         },
         why => OpenError::refused(options)(why),
     })?;
-    let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
+    let sleep_policy =
+        if options.wait == Wait::Spin { SleepPolicy::Spins } else { SleepPolicy::Sleeps };
     let (sockets, set) = sets(&acceptor).map_err(OpenError::refused(options))?;
-    let fixed = Fixed { host, keys: Arc::default(), sockets, set: Arc::new(set), habit, stance };
+    let fixed = ShmNicContext {
+        host,
+        keys: Arc::default(),
+        sockets,
+        set: Arc::new(set),
+        sleep_policy,
+        stance,
+    };
     Ok(Driver::new(fixed, acceptor))
 }
 
 /// The set of the sockets, and that of all that ends a sleep, the other one included.
 fn sets(acceptor: &Acceptor) -> Result<(OwnedFd, OwnedFd), Errno> {
-    let (sockets, bells) = (set::create()?, set::create()?);
-    set::watch(&sockets, acceptor.fd(), token(ACCEPTOR, 0), EventFlags::IN)?;
-    set::watch(&bells, &sockets, token(SOCKETS, 0), EventFlags::IN)?;
+    let (sockets, bells) = (epoll::create()?, epoll::create()?);
+    epoll::watch(&sockets, acceptor.fd(), token(ACCEPTOR, 0), EventFlags::IN)?;
+    epoll::watch(&bells, &sockets, token(SOCKETS, 0), EventFlags::IN)?;
     Ok((sockets, bells))
 }
 
 /// What a nic allows.
 pub(super) fn limits() -> Limits {
-    opening::limits(DEPTH, TRANSFER_MAX, 64)
+    open_nic::limits(DEPTH, TRANSFER_MAX, 64)
 }

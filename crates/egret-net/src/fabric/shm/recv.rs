@@ -1,33 +1,35 @@
 //! The receiving half of one end: records in, completions out.
 //!
-//! Every word of a record is the peer's and may be a lie. A record is copied out
+//! Every word of a record is the peer's and may be wrong. A record is copied out
 //! of the ring before it is looked at; lengths are checked against what is
 //! posted or exposed here before a byte is copied; places are checked by
-//! [`Foreign`] against the region they name.
+//! [`ForeignMemory`] against the region they name.
+//!
+//! Repeated names: `Receiver`, one in each fabric.
 
 use std::collections::BTreeMap;
 
-use super::commons::Handed;
-use super::datapath::ISOLATED;
-use super::fault::{Fault, planted};
-use super::foreign::Foreign;
-use super::io::{Io, tell};
+use super::context::ISOLATED;
+use super::context::{TransferContext, tell};
+use super::cooperating::HandedBuffer;
+use super::fault;
+use super::foreign::ForeignMemory;
 use super::layout::{REGIONS_MAX, TRANSFER_MAX};
-use super::records::Taken;
+use super::records::TakenRecord;
 use super::send::Sender;
-use super::wire::{Item, MESSAGE_AT, Place, copy_message};
+use super::wire::{DataPlace, MESSAGE_AT, PostedItem, copy_message};
 use crate::buf::{Buf, Kind};
-use crate::fabric::hub::incoming::{Current, Incoming};
-use crate::fabric::outbox::Answer;
+use crate::fabric::common::incoming::{CurrentTransfer, IncomingTransfers};
+use crate::fabric::outbox::OwedAnswer;
 use crate::vi::{Posted, Reliability, RemoteKey, ViError};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
-    pub incoming: Incoming,
-    /// The peer took its buffers back while we were reading them.
+    pub incoming: IncomingTransfers,
+    /// Whether the peer took its buffers back while this side was reading them.
     pub torn: bool,
     /// The peer's regions by number.
-    regions: BTreeMap<u64, Foreign>,
+    regions: BTreeMap<u64, ForeignMemory>,
     /// A buffer that was handed over and is copied, a part at each poll, into the receive of
     /// the message that has begun.
     copying: Option<Buf>,
@@ -35,12 +37,16 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(level: Reliability) -> Self {
-        let (incoming, regions) = (Incoming::new(level), BTreeMap::new());
+        let (incoming, regions) = (IncomingTransfers::new(level), BTreeMap::new());
         Self { incoming, torn: false, regions, copying: None }
     }
 
     /// A region of the peer's, mapped.
-    pub(super) fn add_region(&mut self, number: u64, region: Foreign) -> Result<(), Box<ViError>> {
+    pub(super) fn add_region(
+        &mut self,
+        number: u64,
+        region: ForeignMemory,
+    ) -> Result<(), Box<ViError>> {
         if self.regions.len() >= REGIONS_MAX as usize {
             return Err(ViError::Protocol("more regions than this side maps").into());
         }
@@ -49,28 +55,28 @@ impl Receiver {
     }
 
     /// Whether what an item refers to was announced.
-    pub(super) fn knows(&self, item: &Item) -> bool {
+    pub(super) fn knows(&self, item: &PostedItem) -> bool {
         let kind = match item {
-            Item::Message { kind, .. } | Item::Begin { kind, .. } | Item::HandOver { kind, .. } => {
-                *kind
-            }
+            PostedItem::Message { kind, .. }
+            | PostedItem::Begin { kind, .. }
+            | PostedItem::HandOver { kind, .. } => *kind,
             _ => None,
         };
         let knows_region = match item.place() {
-            Some(Place::Region { number, .. }) => self.regions.contains_key(number),
+            Some(DataPlace::Region { number, .. }) => self.regions.contains_key(number),
             _ => true,
         };
         knows_region && kind.is_none_or(|kind| self.incoming.knows(kind))
     }
 
     /// Whether an item must wait for a receive.
-    pub(super) fn holds_up(&self, item: &Item) -> bool {
+    pub(super) fn holds_up(&self, item: &PostedItem) -> bool {
         item.needs_receive() && self.incoming.holds_up()
     }
 
-    /// Places a message of a few bytes, if [that is all](Incoming::place) there is to it.
+    /// Places a message of a few bytes, if [that is all](IncomingTransfers::place) there is to it.
     #[inline]
-    pub(super) fn place(&mut self, taken: &Taken<'_>, io: &mut Io<'_>) -> bool {
+    pub(super) fn place(&mut self, taken: &TakenRecord<'_>, io: &mut TransferContext<'_>) -> bool {
         let Some(len) = taken.payload.len().checked_sub(MESSAGE_AT) else { return false };
         self.incoming.place((len, taken.tag), io.notices, |to| copy_message(taken, to))
     }
@@ -78,9 +84,9 @@ impl Receiver {
     /// Takes one item that need not wait.
     pub(super) fn take(
         &mut self,
-        item: Item,
+        item: PostedItem,
         sender: &mut Sender,
-        io: &mut Io<'_>,
+        io: &mut TransferContext<'_>,
     ) -> Result<(), Box<ViError>> {
         if item.needs_receive() && self.incoming.receives.is_empty() {
             return self.drop_message(&item, io);
@@ -88,15 +94,19 @@ impl Receiver {
         self.apply(item, sender, io)
     }
 
-    fn drop_message(&mut self, item: &Item, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
+    fn drop_message(
+        &mut self,
+        item: &PostedItem,
+        io: &mut TransferContext<'_>,
+    ) -> Result<(), Box<ViError>> {
         self.incoming.receives.dropped += 1;
         match item {
-            Item::Begin { len, .. } => {
+            PostedItem::Begin { len, .. } => {
                 self.incoming.idle()?;
-                self.incoming.current = Current::Dropped { left: *len };
+                self.incoming.current = CurrentTransfer::Dropped { left: *len };
             }
             // It must have arrived to go home again.
-            Item::HandOver { handed, .. } if !planted(Fault::UnreceivedForgotten) => {
+            PostedItem::HandOver { handed, .. } if !fault::forgets_unreceived() => {
                 drop(arrived(*handed, io)?);
             }
             _ => {}
@@ -106,41 +116,43 @@ impl Receiver {
 
     fn apply(
         &mut self,
-        item: Item,
+        item: PostedItem,
         sender: &mut Sender,
-        io: &mut Io<'_>,
+        io: &mut TransferContext<'_>,
     ) -> Result<(), Box<ViError>> {
         match item {
-            Item::Message { tag, kind, bytes } => {
+            PostedItem::Message { tag, kind, bytes } => {
                 if self.begin_message((bytes.len(), tag, kind), io)? {
                     self.piece(&bytes, io)?;
                 }
                 Ok(())
             }
-            Item::Begin { tag, kind, len } => {
+            PostedItem::Begin { tag, kind, len } => {
                 if !self.begin_message((len, tag, kind), io)? {
-                    self.incoming.current = Current::Dropped { left: len };
+                    self.incoming.current = CurrentTransfer::Dropped { left: len };
                 }
                 Ok(())
             }
-            Item::Piece { bytes } => self.piece(&bytes, io),
-            Item::HandOver { tag, kind, handed } => self.handed((tag, kind), handed, io),
-            Item::Read { id, secret, offset, len } => {
+            PostedItem::Piece { bytes } => self.piece(&bytes, io),
+            PostedItem::HandOver { tag, kind, handed } => self.handed((tag, kind), handed, io),
+            PostedItem::Read { id, secret, offset, len } => {
                 let from = RemoteKey::of(secret).at(offset);
                 sender.answer(match io.keys.check(&from, len, false) {
-                    Ok(()) => Answer::Read { id, from, len, offset: 0 },
-                    Err(why) => Answer::ReadEnd { id, result: Err(why) },
+                    Ok(()) => OwedAnswer::Read { id, from, len, offset: 0 },
+                    Err(why) => OwedAnswer::ReadEnd { id, result: Err(why) },
                 })
             }
-            Item::ReadPiece { id, bytes } => self.read_piece(id, &bytes, sender, io),
-            Item::ReadEnd { id, result } => {
+            PostedItem::ReadPiece { id, bytes } => self.read_piece(id, &bytes, sender, io),
+            PostedItem::ReadEnd { id, result } => {
                 self.incoming.end_read(id, result, &mut sender.outbox, io.notices)
             }
-            Item::Write { secret, offset, len } => {
+            PostedItem::Write { secret, offset, len } => {
                 self.incoming.begin_write((secret, offset, len), io.keys)
             }
-            Item::WriteEnd { id, notify } => self.write_end(id, notify, sender, io),
-            Item::Written { id, result } => Ok(sender.outbox.answered(id, result, io.notices)?),
+            PostedItem::WriteEnd { id, notify } => self.write_end(id, notify, sender, io),
+            PostedItem::Written { id, result } => {
+                Ok(sender.outbox.answered(id, result, io.notices)?)
+            }
         }
     }
 
@@ -149,7 +161,7 @@ impl Receiver {
     fn begin_message(
         &mut self,
         (len, tag, kind): (u64, u64, Option<u64>),
-        io: &mut Io<'_>,
+        io: &mut TransferContext<'_>,
     ) -> Result<bool, Box<ViError>> {
         if len > TRANSFER_MAX {
             return Err(ViError::Protocol("a message longer than any may be").into());
@@ -162,8 +174,8 @@ impl Receiver {
     fn handed(
         &mut self,
         (tag, kind): (u64, Option<u64>),
-        handed: Handed,
-        io: &mut Io<'_>,
+        handed: HandedBuffer,
+        io: &mut TransferContext<'_>,
     ) -> Result<(), Box<ViError>> {
         let buf = arrived(handed, io)?;
         let (len, mut copying) = (buf.len() as u64, None);
@@ -187,8 +199,8 @@ impl Receiver {
 
     /// Copies at most so many bytes more of it. How many it were.
     #[cold]
-    pub(super) fn copy_on(&mut self, most: u64, io: &mut Io<'_>) -> u64 {
-        let (Some(buf), Current::Message { posted, got, .. }) =
+    pub(super) fn copy_on(&mut self, most: u64, io: &mut TransferContext<'_>) -> u64 {
+        let (Some(buf), CurrentTransfer::Message { posted, got, .. }) =
             (self.copying.take(), &mut self.incoming.current)
         else {
             return 0;
@@ -206,18 +218,24 @@ impl Receiver {
         copied
     }
 
-    fn piece(&mut self, bytes: &Place, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
+    fn piece(
+        &mut self,
+        bytes: &DataPlace,
+        io: &mut TransferContext<'_>,
+    ) -> Result<(), Box<ViError>> {
         let more = ViError::Protocol("more bytes than were announced");
         let n = bytes.len();
         match &mut self.incoming.current {
-            Current::Nothing => return Err(ViError::Protocol("bytes of nothing").into()),
-            Current::Dropped { left } => {
+            CurrentTransfer::Nothing => {
+                return Err(ViError::Protocol("a data record outside a message").into());
+            }
+            CurrentTransfer::Dropped { left } => {
                 *left = left.checked_sub(n).ok_or(more)?;
                 if *left == 0 {
-                    self.incoming.current = Current::Nothing;
+                    self.incoming.current = CurrentTransfer::Nothing;
                 }
             }
-            Current::Message { posted, len, got, .. } => {
+            CurrentTransfer::Message { posted, len, got, .. } => {
                 let end = got.checked_add(n).filter(|end| end <= len).ok_or(more)?;
                 let fetched = fetch(&self.regions, io, bytes, |n, copy| {
                     posted.descriptor_mut().fill(*got, n, copy);
@@ -232,7 +250,7 @@ impl Receiver {
                     self.incoming.finish(io.notices);
                 }
             }
-            Current::Write { to, len, got, result } => {
+            CurrentTransfer::Write { to, len, got, result } => {
                 let end = got.checked_add(n).filter(|end| end <= len).ok_or(more)?;
                 let mut fetched = Ok(());
                 if result.is_ok() {
@@ -257,9 +275,9 @@ impl Receiver {
     fn read_piece(
         &mut self,
         id: u64,
-        bytes: &Place,
+        bytes: &DataPlace,
         sender: &mut Sender,
-        io: &Io<'_>,
+        io: &TransferContext<'_>,
     ) -> Result<(), Box<ViError>> {
         let more = ViError::Protocol("more bytes than were asked for");
         let got = self.incoming.got_of(id);
@@ -278,13 +296,15 @@ impl Receiver {
         id: u64,
         notify: Option<u64>,
         sender: &mut Sender,
-        io: &mut Io<'_>,
+        io: &mut TransferContext<'_>,
     ) -> Result<(), Box<ViError>> {
         let wrote = self.incoming.end_write()?;
-        sender.answer(Answer::Written { id, result: wrote.result })?;
-        if let (Some(commons), Ok(()), 1..) = (io.commons.as_deref_mut(), wrote.result, wrote.len) {
+        sender.answer(OwedAnswer::Written { id, result: wrote.result })?;
+        if let (Some(cooperating), Ok(()), 1..) =
+            (io.cooperating.as_deref_mut(), wrote.result, wrote.len)
+        {
             let control = io.control;
-            commons.open(io.keys, wrote.to.key.secret(), |said, fds| tell(control, said, fds));
+            cooperating.open(io.keys, wrote.to.key.secret(), |said, fds| tell(control, said, fds));
         }
         notify.map_or(Ok(()), |tag| self.incoming.notify(tag, &wrote, io.notices))
     }
@@ -305,21 +325,21 @@ fn whole(
 }
 
 /// The buffer that an item hands over.
-fn arrived(handed: Handed, io: &mut Io<'_>) -> Result<Buf, Box<ViError>> {
-    io.commons.as_deref_mut().ok_or(ISOLATED)?.take(handed)
+fn arrived(handed: HandedBuffer, io: &mut TransferContext<'_>) -> Result<Buf, Box<ViError>> {
+    io.cooperating.as_deref_mut().ok_or(ISOLATED)?.take(handed)
 }
 
 /// Copies the bytes at a peer's `place` to where `fill` puts them: one copy,
 /// straight out of the peer's memory, which may change meanwhile.
 fn fetch(
-    regions: &BTreeMap<u64, Foreign>,
-    io: &Io<'_>,
-    place: &Place,
+    regions: &BTreeMap<u64, ForeignMemory>,
+    io: &TransferContext<'_>,
+    place: &DataPlace,
     fill: impl FnOnce(usize, &mut dyn FnMut(&mut [u8])),
 ) -> Result<(), Box<ViError>> {
     let outside = ViError::Protocol("bytes outside its memory");
     let (source, mut at, len) = match place {
-        Place::Inline { at, len } => {
+        DataPlace::Inline { at, len } => {
             let mut from = &io.record[usize::from(*at)..][..usize::from(*len)];
             fill(from.len(), &mut |to| {
                 let (now, later) = from.split_at(to.len());
@@ -328,12 +348,12 @@ fn fetch(
             });
             return Ok(());
         }
-        Place::Region { number, offset, len } => {
+        DataPlace::Region { number, offset, len } => {
             let unknown = ViError::Protocol("a region it never announced");
             (regions.get(number).ok_or(unknown)?, *offset, *len)
         }
-        Place::Bounce { offset, len } => (io.foreign, *offset, *len),
-        Place::Process { at, len } => {
+        DataPlace::Bounce { offset, len } => (io.foreign, *offset, *len),
+        DataPlace::Process { at, len } => {
             let len = usize::try_from(*len).map_err(|_| outside)?;
             let (mut at, mut read) = (*at, Ok(()));
             fill(len, &mut |to| {

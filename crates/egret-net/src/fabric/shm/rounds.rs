@@ -1,10 +1,10 @@
 //! Which connections of a nic to look at.
 //!
 //! A look at a connection that is idle costs a few loads, which is much for a thousand of them. So
-//! of more than [`FEW`] those rest by which nothing came for a while: the end of such a connection
-//! [says](super::bell::Sleeper::doze) that it sleeps, its peer rings when it has something, and no
-//! look comes to it. The nic hears now and then who rings
-//! ([`Driver::hear`](super::driver::Driver::hear)), and when it sleeps.
+//! of more than [`FEW`] connections the idle ones rest: the end of such a connection
+//! [says](super::doorbell::DoorbellSleeper::doze) that it sleeps, its peer rings when it has something, and no
+//! poll looks at it. The nic checks now and then which doorbells were rung
+//! ([`Driver::check_doorbells`](super::driver::Driver::check_doorbells)), and when it sleeps.
 //!
 //! | | is looked at | peer rings | before the nic sleeps |
 //! |---|---|---|---|
@@ -12,7 +12,7 @@
 //! | resting | one of all in turn, now and then | yes | is looked at, if it rests since the last fence |
 //! | ended | until somebody was told | | |
 //!
-//! An end that begins to rest passes no [fence over processes](super::bell), which would cost more
+//! An end that begins to rest passes no [fence over processes](super::doorbell), which would cost more
 //! than it saves: a peer that puts something at that very moment may not see that the end rests.
 //! What it put is found in turn.
 //!
@@ -22,21 +22,20 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::bell::{Bells, Habit, rest_fence, settle};
-use super::eager::Draining;
+use super::connection::{Attention, Connection, ShmPollOutcome};
+use super::doorbell::{NAP, SleepPolicy, WakeupCertainty, rest_fence, settle};
+use super::eager::ShmDrain;
 use super::fault::{Fault, planted};
-use super::link::{Link, Polled};
-use super::unseen::Unseen;
 use crate::atomics::StdAtomics;
 use crate::rt::Instant;
 use crate::vi::DrainId;
 
 #[derive(Debug)]
-pub(super) struct Rounds {
+pub(super) struct ConnectionRounds {
     /// Whether the nic ever sleeps.
-    habit: Habit,
-    /// Each at the place that its number [names](place), as long as somebody has a handle to it.
-    links: Vec<Option<Link>>,
+    sleep_policy: SleepPolicy,
+    /// Each at the place that its number [names](place), as long as a handle to it exists.
+    links: Vec<Option<Connection>>,
     free: Vec<usize>,
     /// The places of those that are looked at, and which of them is next, to be polled and to be
     /// drained, if they are many.
@@ -46,43 +45,33 @@ pub(super) struct Rounds {
     resting: usize,
     resting_next: usize,
     /// Those of them that are to be looked at before a nic sleeps.
-    unseen: Unseen,
+    unseen: OwedLooks,
     /// Whether the nic sleeps, or is about to.
     is_armed: bool,
-    /// Turns that have passed, of at least 100 µs each.
+    /// Turns that have passed since the nic was opened, of at least 100 µs each.
     turn: u32,
     /// The places of those with eager messages, in the order in which they were found.
     ready: VecDeque<usize>,
 }
 
-/// What a nic has to do with a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attention {
-    /// It is looked at; the last turn in which there was something.
-    Awake(u32),
-    Resting,
-    /// It has ended, and whoever waits knows.
-    Ended,
-}
-
-/// What a nic does with connections in turn.
+/// What a nic does with its connections, some at a time.
 #[derive(Debug, Clone, Copy)]
-enum Does {
+enum RoundsTask {
     Poll = 0,
     Drain = 1,
 }
 
-/// How many are few: none of them rests.
+/// Up to this many connections none rests.
 const FEW: usize = 8;
-/// Connections that are looked at each time, of more than so many.
+/// Connections that one poll looks at, at most.
 const AT_ONCE: usize = 16;
-/// Turns without anything, of at least 100 µs each, before a connection rests.
+/// Idle turns, of at least 100 µs each, before a connection rests.
 const IDLE_MAX: u32 = 10;
 /// Messages of a connection that are drained before those of the next, at least.
 const SHARE: usize = 8;
 /// Bits of a number that are its place.
 const PLACE_BITS: u32 = 20;
-/// Places that are passed by to find one that rests.
+/// Places that are searched for a resting connection, at most.
 const STEPS_MAX: usize = 64;
 
 /// The place in a link's number.
@@ -91,17 +80,17 @@ const fn place(id: u64) -> usize {
     (id & ((1 << PLACE_BITS) - 1)) as usize
 }
 
-impl Rounds {
-    pub(super) const fn new(habit: Habit) -> Self {
+impl ConnectionRounds {
+    pub(super) const fn new(sleep_policy: SleepPolicy) -> Self {
         Self {
-            habit,
+            sleep_policy,
             links: Vec::new(),
             free: Vec::new(),
             awake: Vec::new(),
             next: [0; 2],
             resting: 0,
             resting_next: 0,
-            unseen: Unseen::new(),
+            unseen: OwedLooks::new(),
             is_armed: false,
             turn: 0,
             ready: VecDeque::new(),
@@ -115,7 +104,7 @@ impl Rounds {
     }
 
     /// Takes a link, which has the [number](Self::number) that was given last.
-    pub(super) fn add(&mut self, mut link: Link) {
+    pub(super) fn add(&mut self, mut link: Connection) {
         let at = place(link.id);
         if self.free.pop().is_none() {
             self.links.push(None);
@@ -130,13 +119,13 @@ impl Rounds {
     }
 
     #[inline(always)]
-    fn at(&mut self, at: usize) -> Option<&mut Link> {
+    fn at(&mut self, at: usize) -> Option<&mut Connection> {
         self.links.get_mut(at)?.as_mut()
     }
 
-    /// The link of this number, which may have something to do from now on.
+    /// The connection of this number; it is looked at from now on.
     #[inline(always)]
-    pub(super) fn get(&mut self, id: u64) -> Option<&mut Link> {
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Connection> {
         let at = place(id);
         if self.known(id)?.attention == Attention::Resting {
             self.wake(at);
@@ -145,22 +134,22 @@ impl Rounds {
     }
 
     #[inline(always)]
-    fn known(&self, id: u64) -> Option<&Link> {
+    fn known(&self, id: u64) -> Option<&Connection> {
         self.links.get(place(id))?.as_ref().filter(|link| link.id == id)
     }
 
     /// The link of a handle, which has it until it is released.
     #[inline(always)]
-    pub(super) fn of_handle(&mut self, id: u64) -> &mut Link {
+    pub(super) fn of_handle(&mut self, id: u64) -> &mut Connection {
         self.get(id).expect("a handle keeps it")
     }
 
     /// The same, to look at.
-    pub(super) fn find(&self, id: u64) -> &Link {
+    pub(super) fn find(&self, id: u64) -> &Connection {
         self.known(id).expect("a handle keeps it")
     }
 
-    /// The link at this place, which rests, is looked at again.
+    /// The resting connection at this place is looked at again.
     #[cold]
     fn wake(&mut self, at: usize) {
         if planted(Fault::Undisturbed) {
@@ -179,20 +168,20 @@ impl Rounds {
     }
 
     /// Ends all, each by `end`.
-    pub(super) fn end_all(&mut self, end: impl FnMut(&mut Link)) {
+    pub(super) fn end_all(&mut self, end: impl FnMut(&mut Connection)) {
         self.wake_all();
         self.links.iter_mut().flatten().for_each(end);
         self.sort_out();
     }
 
     fn wake_all(&mut self) {
-        let rests = |at: &usize| self.links[*at].as_ref().is_some_and(Link::rests);
+        let rests = |at: &usize| self.links[*at].as_ref().is_some_and(Connection::rests);
         let resting: Vec<usize> = (0..self.links.len()).filter(rests).collect();
         resting.into_iter().for_each(|at| self.wake(at));
     }
 
     /// The last handle to this link is gone: the link is taken out, to be dropped.
-    pub(super) fn remove(&mut self, id: u64) -> Option<Link> {
+    pub(super) fn remove(&mut self, id: u64) -> Option<Connection> {
         self.known(id)?;
         let at = place(id);
         let link = self.links[at].take()?;
@@ -204,8 +193,8 @@ impl Rounds {
         Some(link)
     }
 
-    /// Some time has passed: those rest by which nothing came for a while; or none any more, if
-    /// they are few.
+    /// A turn has passed: idle connections begin to rest; if there are few connections, all resting
+    /// ones wake.
     pub(super) fn time_passes(&mut self) {
         self.turn = self.turn.wrapping_add(1);
         if self.awake.len() + self.resting <= FEW {
@@ -217,7 +206,7 @@ impl Rounds {
         }
     }
 
-    /// Puts those aside that have ended.
+    /// Stops looking at connections that have ended.
     pub(super) fn sort_out(&mut self) {
         let Self { links, awake, ready, .. } = self;
         awake.retain(|&at| match &mut links[at] {
@@ -232,7 +221,7 @@ impl Rounds {
         });
     }
 
-    /// Those rest by which nothing came for a while.
+    /// Idle connections begin to rest.
     fn rest(&mut self) {
         let Self { links, awake, unseen, turn, .. } = self;
         let mut idle = Vec::new();
@@ -252,7 +241,7 @@ impl Rounds {
         if idle.is_empty() {
             return;
         }
-        // A peer that fences, or whose stores are through, is seen from here on.
+        // From here on this side sees what a peer stored that fences, or whose stores have arrived.
         rest_fence::<StdAtomics>();
         for at in idle {
             let Some(link) = &mut links[at] else { continue };
@@ -262,7 +251,7 @@ impl Rounds {
             }
             link.attention = Attention::Resting;
             self.resting += 1;
-            if self.habit != Habit::Spins {
+            if self.sleep_policy != SleepPolicy::Spins {
                 unseen.rests(at);
             }
         }
@@ -273,12 +262,12 @@ impl Rounds {
     /// The nic is about to sleep: all say so, and [`look_last`](Self::look_last) follows. See
     /// [`settle`].
     #[must_use]
-    pub(super) fn doze(&mut self) -> Bells {
-        assert_ne!(self.habit, Habit::Spins, "this nic said that it never sleeps");
+    pub(super) fn doze(&mut self) -> WakeupCertainty {
+        assert_ne!(self.sleep_policy, SleepPolicy::Spins, "this nic said that it never sleeps");
         self.is_armed = true;
         let Self { links, awake, unseen, .. } = self;
         for &at in awake.iter() {
-            links[at].iter_mut().for_each(Link::doze);
+            links[at].iter_mut().for_each(Connection::doze);
         }
         let all = awake.iter().chain(unseen.all());
         settle(all.filter_map(|at| links[*at].as_ref()?.sleeper()))
@@ -289,7 +278,7 @@ impl Rounds {
         self.is_armed = false;
         let Self { links, awake, .. } = self;
         for &at in awake.iter() {
-            links[at].iter_mut().for_each(Link::wake);
+            links[at].iter_mut().for_each(Connection::wake);
         }
     }
 
@@ -297,27 +286,27 @@ impl Rounds {
     /// and those that a fence before may have missed.
     pub(super) fn look_last(
         &mut self,
-        bells: Bells,
+        bells: WakeupCertainty,
         now: Instant,
-        mut poll: impl FnMut(&mut Link) -> Polled,
+        mut poll: impl FnMut(&mut Connection) -> ShmPollOutcome,
     ) {
         for at in 0..self.awake.len() {
             self.poll_at(self.awake[at], &mut poll);
         }
         for at in self.unseen.behind_fence(bells, now) {
-            if self.poll_at(at, &mut poll) != Polled::Nothing {
+            if self.poll_at(at, &mut poll) != ShmPollOutcome::Nothing {
                 self.wake(at);
             }
         }
     }
 
-    /// Whether some rest, so that the nic has to hear who rings though it is awake.
+    /// Whether some rest, so that the nic has to check doorbells though it is awake.
     #[inline(always)]
     pub(super) const fn has_resting(&self) -> bool {
         self.resting > 0
     }
 
-    /// Whether somebody sleeps, who has to be told of what others hear in its place.
+    /// Whether a thread sleeps, which must be woken for events that another thread reads.
     pub(super) fn is_armed(&self) -> bool {
         self.is_armed && !planted(Fault::HeardByOthers)
     }
@@ -328,7 +317,7 @@ impl Rounds {
         self.awake.len().min(AT_ONCE)
     }
 
-    /// Looks at one that rests, though it did not ring.
+    /// Looks at one resting connection whose doorbell was not rung.
     pub(super) fn look_at_resting(&mut self) {
         for _ in 0..self.links.len().min(STEPS_MAX) {
             let at = self.resting_next;
@@ -347,17 +336,19 @@ impl Rounds {
     /// nothing.
     #[inline(always)]
     pub(super) fn may_have_work(&self) -> bool {
-        self.resting > 0 || self.awake.len() > FEW || self.looked_at().any(Link::may_have_work)
+        self.resting > 0
+            || self.awake.len() > FEW
+            || self.looked_at().any(Connection::may_have_work)
     }
 
     #[inline(always)]
-    fn looked_at(&self) -> impl Iterator<Item = &Link> {
+    fn looked_at(&self) -> impl Iterator<Item = &Connection> {
         self.awake.iter().filter_map(|&at| self.links[at].as_ref())
     }
 
     /// Whose turn it is, of those that are awake.
     #[inline]
-    fn whose_turn(&mut self, what: Does) -> Range<usize> {
+    fn whose_turn(&mut self, what: RoundsTask) -> Range<usize> {
         let (count, next) = (self.awake.len(), &mut self.next[what as usize]);
         if count <= AT_ONCE {
             return 0..count;
@@ -367,42 +358,50 @@ impl Rounds {
         first..*next
     }
 
-    /// Polls those whose turn it is.
+    /// Polls the connections whose turn it is.
     #[inline]
-    pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
-        for at in self.whose_turn(Does::Poll) {
+    pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&mut Connection) -> ShmPollOutcome) {
+        for at in self.whose_turn(RoundsTask::Poll) {
             let at = self.awake[at];
             let are_few = self.resting == 0 && self.awake.len() <= FEW;
-            if are_few || self.links[at].as_ref().is_some_and(Link::may_have_work) {
+            if are_few || self.links[at].as_ref().is_some_and(Connection::may_have_work) {
                 self.poll_at(at, &mut poll);
             }
         }
     }
 
     /// Polls one, which has rung.
-    pub(super) fn poll_one(&mut self, id: u64, mut poll: impl FnMut(&mut Link) -> Polled) {
+    pub(super) fn poll_one(
+        &mut self,
+        id: u64,
+        mut poll: impl FnMut(&mut Connection) -> ShmPollOutcome,
+    ) {
         if self.get(id).is_some() {
             self.poll_at(place(id), &mut poll);
         }
     }
 
     #[inline(never)]
-    fn poll_at(&mut self, at: usize, poll: &mut impl FnMut(&mut Link) -> Polled) -> Polled {
+    fn poll_at(
+        &mut self,
+        at: usize,
+        poll: &mut impl FnMut(&mut Connection) -> ShmPollOutcome,
+    ) -> ShmPollOutcome {
         let turn = self.turn;
-        let Some(link) = self.at(at) else { return Polled::Nothing };
+        let Some(link) = self.at(at) else { return ShmPollOutcome::Nothing };
         let polled = poll(link);
-        if polled != Polled::Nothing
+        if polled != ShmPollOutcome::Nothing
             && let Attention::Awake(last) = &mut link.attention
         {
             *last = turn;
         }
-        if matches!(polled, Polled::Eager | Polled::Gone) {
+        if matches!(polled, ShmPollOutcome::Eager | ShmPollOutcome::Gone) {
             add(&mut self.ready, at);
         }
         polled
     }
 
-    /// This one has eager messages, or has ended and may have some.
+    /// Notes a connection that has eager messages, or has ended and may have some.
     pub(super) fn is_ready(&mut self, id: u64) {
         add(&mut self.ready, place(id));
     }
@@ -417,7 +416,7 @@ impl Rounds {
 
     /// Drains the connections of a drain that have something.
     #[inline]
-    pub(super) fn drain(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
+    pub(super) fn drain(&mut self, drain: DrainId, draining: &mut ShmDrain<'_, '_>) {
         if !self.ready.is_empty() {
             self.drain_ready(drain, draining);
         }
@@ -437,8 +436,8 @@ impl Rounds {
     }
 
     #[inline(never)]
-    fn drain_many(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
-        let whose_turn = self.whose_turn(Does::Drain);
+    fn drain_many(&mut self, drain: DrainId, draining: &mut ShmDrain<'_, '_>) {
+        let whose_turn = self.whose_turn(RoundsTask::Drain);
         let Self { links, awake, ready, turn, .. } = self;
         for &at in &awake[whose_turn] {
             let Some(link) = &mut links[at] else { continue };
@@ -451,9 +450,9 @@ impl Rounds {
         }
     }
 
-    /// Each has its share, so that none waits long for another that floods.
+    /// Each connection has its share, so that none waits long for another that floods.
     #[inline(never)]
-    fn drain_ready(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
+    fn drain_ready(&mut self, drain: DrainId, draining: &mut ShmDrain<'_, '_>) {
         for left in (1..=self.ready.len()).rev() {
             if draining.left == 0 {
                 break;
@@ -478,7 +477,7 @@ impl Rounds {
 }
 
 #[inline(never)]
-fn drain_one(link: &mut Link, draining: &mut Draining<'_, '_>) -> bool {
+fn drain_one(link: &mut Connection, draining: &mut ShmDrain<'_, '_>) -> bool {
     link.drain(draining)
 }
 
@@ -486,5 +485,59 @@ fn drain_one(link: &mut Link, draining: &mut Draining<'_, '_>) -> bool {
 fn add(ready: &mut VecDeque<usize>, at: usize) {
     if !ready.contains(&at) {
         ready.push_back(at);
+    }
+}
+
+/// The places of those that rest and are owed a look.
+///
+/// An end that begins to rest passes no fence over processes, so a look behind the next one is owed
+/// to it. That fence may have [missed](super::doorbell) a peer, so it is owed another look a
+/// [nap](NAP) later.
+#[derive(Debug)]
+struct OwedLooks {
+    /// Since the last fence over processes.
+    unfenced: Vec<usize>,
+    /// Behind such a fence, and when the other look is due.
+    doubted: Vec<usize>,
+    due: Option<Instant>,
+}
+
+impl OwedLooks {
+    const fn new() -> Self {
+        Self { unfenced: Vec::new(), doubted: Vec::new(), due: None }
+    }
+
+    /// The connection at this place rests.
+    fn rests(&mut self, at: usize) {
+        self.unfenced.push(at);
+    }
+
+    /// It rests no more.
+    fn forget(&mut self, at: usize) {
+        self.unfenced.retain(|resting| *resting != at);
+        self.doubted.retain(|resting| *resting != at);
+    }
+
+    fn all(&self) -> impl Iterator<Item = &usize> {
+        self.unfenced.iter().chain(&self.doubted)
+    }
+
+    /// Those that are to be looked at now, behind a fence with which the bells are like this.
+    fn behind_fence(&mut self, bells: WakeupCertainty, now: Instant) -> Vec<usize> {
+        let mut owed = self.unfenced.clone();
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = None;
+            owed.append(&mut self.doubted);
+        }
+        match bells {
+            WakeupCertainty::Sure => self.unfenced.clear(),
+            WakeupCertainty::Likely if self.due.is_none() && !self.unfenced.is_empty() => {
+                self.due = Some(now + NAP);
+                self.doubted.append(&mut self.unfenced);
+            }
+            // Behind the next fence once more.
+            WakeupCertainty::Likely | WakeupCertainty::Doubtful => {}
+        }
+        owed
     }
 }

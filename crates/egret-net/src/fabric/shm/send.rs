@@ -3,23 +3,25 @@
 //! A send begins when the peer has a receive posted for it and the ring has
 //! room. A few bytes travel in the record. Others that lie in a shareable region stay
 //! there: the record names the place and the peer fetches them, and so do many bytes that
-//! lie elsewhere, if the peer can [reach](super::reach) them. The rest goes through the
+//! lie elsewhere, if the peer can [reach](super::process_memory) them. The rest goes through the
 //! bounce area, a piece at a time.
+//!
+//! Repeated names: `Sender`, one in each fabric.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 
-use super::commons::{Commons, Handed};
-use super::fault::{Fault, planted};
-use super::io::{Io, tell};
+use super::context::{TransferContext, tell};
+use super::cooperating::{CooperatingSegments, HandedBuffer};
+use super::fault;
 use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX};
-use super::reach;
+use super::process_memory;
 use super::records::{self, POSTED_MAX, RingSender, lines_of};
-use super::rendezvous::Message;
-use super::wire::{INLINE, Item, MESSAGE_AT, Place};
+use super::rendezvous::ControlMessage;
+use super::wire::{DataPlace, INLINE, MESSAGE_AT, PostedItem};
 use crate::buf::Region;
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::outbox::{Answer, Outbox, Outgoing};
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::outbox::{Outbox, OutgoingTransfer, OwedAnswer};
 use crate::vi::{Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
@@ -39,7 +41,7 @@ pub(super) struct Sender {
     executes: bool,
     written: Option<u64>,
     /// How far the peer is.
-    pub peer: Counts,
+    pub peer: ReceiveCounts,
 }
 
 impl Sender {
@@ -54,16 +56,21 @@ impl Sender {
             outbox: Outbox::new(level),
             executes: false,
             written: None,
-            peer: Counts::default(),
+            peer: ReceiveCounts::default(),
         }
     }
 
     /// Takes a descriptor, and puts what can be put. Whether something was.
     #[inline]
-    pub(super) fn push(&mut self, posted: Posted, counts: Counts, io: &mut Io<'_>) -> bool {
+    pub(super) fn push(
+        &mut self,
+        posted: Posted,
+        counts: ReceiveCounts,
+        io: &mut TransferContext<'_>,
+    ) -> bool {
         let is_first = !self.outbox.has_more() && self.may_begin(&posted);
-        let commons = io.commons.as_deref();
-        if !is_first || must_wait(&self.outbox, self.written, &posted, commons) {
+        let cooperating = io.cooperating.as_deref();
+        if !is_first || must_wait(&self.outbox, self.written, &posted, cooperating) {
             self.outbox.push(posted);
             return self.pump(counts, io);
         }
@@ -103,14 +110,14 @@ impl Sender {
 
     /// Puts a whole message without a type. There is room for it.
     #[inline]
-    fn put_message(&mut self, tag: u64, bytes: &[u8], counts: Counts) {
+    fn put_message(&mut self, tag: u64, bytes: &[u8], counts: ReceiveCounts) {
         let sent = self.ring.send(tag, &[&counts.pack().to_ne_bytes(), bytes]);
         debug_assert!(sent.is_ok(), "there was room: {sent:?}");
     }
 
     /// Puts an item, and the bytes that it has in its record. There is room for both.
     #[inline]
-    fn put(&mut self, item: Item, bytes: &[u8], counts: Counts) {
+    fn put(&mut self, item: PostedItem, bytes: &[u8], counts: ReceiveCounts) {
         let words = item.encode(counts);
         let sent = match words.is_whole() {
             true => self.ring.send_words(words.what, &words.words),
@@ -119,25 +126,25 @@ impl Sender {
         debug_assert!(sent.is_ok(), "there was room: {sent:?}");
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
+    pub(super) fn answer(&mut self, answer: OwedAnswer) -> Result<(), Box<ViError>> {
         self.outbox.owe(answer, DEPTH as usize)
     }
 
     /// Puts what the ring, the bounce area and the peer's receives allow.
-    pub(super) fn pump(&mut self, counts: Counts, io: &mut Io<'_>) -> bool {
+    pub(super) fn pump(&mut self, counts: ReceiveCounts, io: &mut TransferContext<'_>) -> bool {
         let before = self.ring.position();
         while self.ring.has_room(ROOM) && self.put_next(counts, io) {}
         self.ring.position() != before
     }
 
     /// Puts one record, if there is one to put.
-    fn put_next(&mut self, counts: Counts, io: &mut Io<'_>) -> bool {
+    fn put_next(&mut self, counts: ReceiveCounts, io: &mut TransferContext<'_>) -> bool {
         if let Some(answer) = self.outbox.answers.pop_front() {
             return self.put_answer(answer, counts, io);
         }
         if let Some((id, from, len)) = self.outbox.next_read() {
             let (secret, offset) = (from.key.secret(), from.offset);
-            self.put(Item::Read { id, secret, offset, len }, &[], counts);
+            self.put(PostedItem::Read { id, secret, offset, len }, &[], counts);
             return true;
         }
         if let Some(current) = self.outbox.current.take() {
@@ -145,9 +152,9 @@ impl Sender {
         }
         let (receives, written) = (self.receives(), self.written);
         loop {
-            let commons = io.commons.as_deref();
+            let cooperating = io.cooperating.as_deref();
             let posted = self.outbox.next_waiting(|outbox, next| {
-                outbox.may_begin(next, receives) && !must_wait(outbox, written, next, commons)
+                outbox.may_begin(next, receives) && !must_wait(outbox, written, next, cooperating)
             });
             let Some(posted) = posted else { return false };
             if self.begin(posted, counts, io) {
@@ -157,11 +164,16 @@ impl Sender {
     }
 
     /// Begins what was posted. `false`: it is done, and there was nothing to put.
-    fn begin(&mut self, mut posted: Posted, counts: Counts, io: &mut Io<'_>) -> bool {
+    fn begin(
+        &mut self,
+        mut posted: Posted,
+        counts: ReceiveCounts,
+        io: &mut TransferContext<'_>,
+    ) -> bool {
         let descriptor = posted.descriptor();
         let (len, tag) = (descriptor.len(), descriptor.tag());
         if let Op::Write { to, notify } = *posted.op() {
-            let direct = io.commons.as_deref_mut().map(|commons| &mut commons.direct);
+            let direct = io.cooperating.as_deref_mut().map(|cooperating| &mut cooperating.direct);
             let done = direct.is_some_and(|direct| direct.write(&to, descriptor));
             if done && !notify {
                 posted.complete(len, tag, io.notices);
@@ -171,27 +183,31 @@ impl Sender {
             self.executes = !done;
             // What is there already needs but its notice: a write of nothing has it.
             let (offset, len) = if done { (len, 0) } else { (0, len) };
-            self.outbox.current = Some(Outgoing { posted, offset });
-            self.put(Item::Write { secret: to.key.secret(), offset: to.offset, len }, &[], counts);
+            self.outbox.current = Some(OutgoingTransfer { posted, offset });
+            self.put(
+                PostedItem::Write { secret: to.key.secret(), offset: to.offset, len },
+                &[],
+                counts,
+            );
             return true;
         }
         self.outbox.messages += 1;
         let kind = self.named(&posted, io);
         if let Some(handed) = self.handed(&mut posted, io) {
-            self.put(Item::HandOver { tag, kind, handed }, &[], counts);
+            self.put(PostedItem::HandOver { tag, kind, handed }, &[], counts);
         } else if len <= INLINE as u64 {
             with_bytes(&posted, 0, len, |bytes| match kind {
                 None => self.put_message(tag, bytes, counts),
                 Some(_) => {
-                    let place = Place::appended(bytes.len());
-                    self.put(Item::Message { tag, kind, bytes: place }, bytes, counts);
+                    let place = DataPlace::appended(bytes.len());
+                    self.put(PostedItem::Message { tag, kind, bytes: place }, bytes, counts);
                 }
             });
         } else if let Some(bytes) = self.placed(&posted, io) {
-            self.put(Item::Message { tag, kind, bytes }, &[], counts);
+            self.put(PostedItem::Message { tag, kind, bytes }, &[], counts);
         } else {
-            self.put(Item::Begin { tag, kind, len }, &[], counts);
-            self.outbox.current = Some(Outgoing { posted, offset: 0 });
+            self.put(PostedItem::Begin { tag, kind, len }, &[], counts);
+            self.outbox.current = Some(OutgoingTransfer { posted, offset: 0 });
             return true;
         }
         self.went(posted, len);
@@ -199,10 +215,10 @@ impl Sender {
     }
 
     /// What the elements of a message are. The peer is told the name before it is used.
-    fn named(&mut self, posted: &Posted, io: &Io<'_>) -> Option<u64> {
+    fn named(&mut self, posted: &Posted, io: &TransferContext<'_>) -> Option<u64> {
         let kind = posted.descriptor().kind()?;
         let is_new = !self.kinds.contains(&kind.fingerprint);
-        if is_new && io.tell(&Message::Kind(kind.clone()), &[]) {
+        if is_new && io.tell(&ControlMessage::Kind(kind.clone()), &[]) {
             self.kinds.insert(kind.fingerprint);
         }
         Some(kind.fingerprint)
@@ -211,19 +227,23 @@ impl Sender {
     /// The buffer of a hand-over, if it can change hands; otherwise it is sent
     /// like any other.
     #[inline]
-    fn handed(&mut self, posted: &mut Posted, io: &mut Io<'_>) -> Option<Handed> {
+    fn handed(
+        &mut self,
+        posted: &mut Posted,
+        io: &mut TransferContext<'_>,
+    ) -> Option<HandedBuffer> {
         if !posted.gives() {
             return None;
         }
-        let commons = io.commons.as_deref_mut()?;
+        let cooperating = io.cooperating.as_deref_mut()?;
         let buf = posted.descriptor_mut().take_buf()?;
         let control = io.control;
-        let tell = |message: &Message, fd: BorrowedFd<'_>| tell(control, message, &[fd]);
-        commons.give(buf, tell).map_err(|buf| posted.descriptor_mut().put_buf(buf)).ok()
+        let tell = |message: &ControlMessage, fd: BorrowedFd<'_>| tell(control, message, &[fd]);
+        cooperating.give(buf, tell).map_err(|buf| posted.descriptor_mut().put_buf(buf)).ok()
     }
 
     /// Where all of a message lies, if that is one place.
-    fn placed(&mut self, posted: &Posted, io: &mut Io<'_>) -> Option<Place> {
+    fn placed(&mut self, posted: &Posted, io: &mut TransferContext<'_>) -> Option<DataPlace> {
         if posted.descriptor().segment_count() > 1 {
             return None;
         }
@@ -233,7 +253,12 @@ impl Sender {
 
     /// The place of the segment at `offset` of the message, from there to its
     /// end, if the peer can read it there.
-    fn in_region(&mut self, posted: &Posted, offset: u64, io: &mut Io<'_>) -> Option<(Place, u64)> {
+    fn in_region(
+        &mut self,
+        posted: &Posted,
+        offset: u64,
+        io: &mut TransferContext<'_>,
+    ) -> Option<(DataPlace, u64)> {
         let mut skip = offset;
         for segment in posted.descriptor().segments() {
             if skip >= segment.len() {
@@ -244,21 +269,26 @@ impl Sender {
             let number = self.announced(region, io)?;
             let len = segment.len() - skip;
             let offset = start as u64 + skip;
-            return Some((Place::Region { number: number.into(), offset, len }, len));
+            return Some((DataPlace::Region { number: number.into(), offset, len }, len));
         }
         None
     }
 
     /// The same, if the peer can read it in this process.
-    fn in_process(&self, posted: &Posted, offset: u64, io: &Io<'_>) -> Option<(Place, u64)> {
-        let (at, len) = reach::place(posted.descriptor(), offset)?;
-        let offered = self.outbox.level().is_reliable() && reach::is_offered(io.foreign);
-        offered.then_some((Place::Process { at, len }, len))
+    fn in_process(
+        &self,
+        posted: &Posted,
+        offset: u64,
+        io: &TransferContext<'_>,
+    ) -> Option<(DataPlace, u64)> {
+        let (at, len) = process_memory::place(posted.descriptor(), offset)?;
+        let offered = self.outbox.level().is_reliable() && process_memory::is_offered(io.foreign);
+        offered.then_some((DataPlace::Process { at, len }, len))
     }
 
     /// The number of a region, which the peer is told of before its first use.
     #[inline]
-    fn announced(&mut self, region: &Region, io: &Io<'_>) -> Option<u32> {
+    fn announced(&mut self, region: &Region, io: &TransferContext<'_>) -> Option<u32> {
         match self.last_region {
             Some((id, number)) if id == region.id() => Some(number),
             _ => {
@@ -270,24 +300,29 @@ impl Sender {
     }
 
     #[cold]
-    fn announce(&mut self, region: &Region, io: &Io<'_>) -> Option<u32> {
+    fn announce(&mut self, region: &Region, io: &TransferContext<'_>) -> Option<u32> {
         let fd = match region.fd() {
-            None if planted(Fault::FileForAll) => region.cooperating_fd()?,
+            None if fault::announces_to_all() => region.cooperating_fd()?,
             fd => fd?,
         };
         if let Some((number, _)) = self.regions.get(&region.id()) {
             return Some(*number);
         }
         let number = u32::try_from(self.regions.len()).ok().filter(|n| *n < REGIONS_MAX)?;
-        io.tell(&Message::Region { number }, &[fd]).then(|| {
+        io.tell(&ControlMessage::Region { number }, &[fd]).then(|| {
             self.regions.insert(region.id(), (number, region.clone()));
             number
         })
     }
 
     /// Puts the next piece of what is under way, or the end of a write.
-    fn put_piece(&mut self, current: Outgoing, counts: Counts, io: &mut Io<'_>) -> bool {
-        let Outgoing { posted, offset } = current;
+    fn put_piece(
+        &mut self,
+        current: OutgoingTransfer,
+        counts: ReceiveCounts,
+        io: &mut TransferContext<'_>,
+    ) -> bool {
+        let OutgoingTransfer { posted, offset } = current;
         let len = posted.descriptor().len();
         if offset == len {
             let Op::Write { notify, .. } = *posted.op() else {
@@ -296,16 +331,16 @@ impl Sender {
             let tag = posted.descriptor().tag();
             let id = self.outbox.ask(posted);
             self.written = if self.executes { Some(id) } else { self.written };
-            self.put(Item::WriteEnd { id, notify: notify.then_some(tag) }, &[], counts);
+            self.put(PostedItem::WriteEnd { id, notify: notify.then_some(tag) }, &[], counts);
             return true;
         }
         let Some(bytes) = self.piece(&posted, offset, io) else {
-            self.outbox.current = Some(Outgoing { posted, offset });
+            self.outbox.current = Some(OutgoingTransfer { posted, offset });
             return false;
         };
-        let (item, n) = (Item::Piece { bytes }, bytes.len());
+        let (item, n) = (PostedItem::Piece { bytes }, bytes.len());
         match bytes {
-            Place::Inline { .. } => {
+            DataPlace::Inline { .. } => {
                 with_bytes(&posted, offset, n, |bytes| self.put(item, bytes, counts));
             }
             _ => self.put(item, &[], counts),
@@ -313,25 +348,30 @@ impl Sender {
         if offset + n == len && matches!(posted.op(), Op::Send) {
             self.went(posted, len);
         } else {
-            self.outbox.current = Some(Outgoing { posted, offset: offset + n });
+            self.outbox.current = Some(OutgoingTransfer { posted, offset: offset + n });
         }
         true
     }
 
     /// The next piece of a message: in place, in the record, or by the bounce area.
-    fn piece(&mut self, posted: &Posted, offset: u64, io: &mut Io<'_>) -> Option<Place> {
+    fn piece(
+        &mut self,
+        posted: &Posted,
+        offset: u64,
+        io: &mut TransferContext<'_>,
+    ) -> Option<DataPlace> {
         let in_region = self.in_region(posted, offset, io);
         if let Some((place, _)) = in_region.or_else(|| self.in_process(posted, offset, io)) {
             return Some(place);
         }
-        let left = reach::run(posted.descriptor(), offset);
+        let left = process_memory::run(posted.descriptor(), offset);
         if left <= INLINE as u64 {
-            return Some(Place::appended(usize::try_from(left).expect("a few bytes")));
+            return Some(DataPlace::appended(usize::try_from(left).expect("a few bytes")));
         }
         let n = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
         let at = self.bounce()?;
         io.gather(at, posted.descriptor(), offset, n);
-        Some(Place::Bounce { offset: at as u64, len: n as u64 })
+        Some(DataPlace::Bounce { offset: at as u64, len: n as u64 })
     }
 
     /// The next piece of the bounce area, if it is free.
@@ -352,27 +392,37 @@ impl Sender {
     /// has no more.
     #[inline]
     fn went(&mut self, posted: Posted, len: u64) {
-        let len = if planted(Fault::HandedLength) { posted.descriptor().len() } else { len };
+        let len = if fault::completes_with_length_left() { posted.descriptor().len() } else { len };
         self.outbox.went(posted, len, self.ring.position() - 1);
     }
 
     /// Puts the next record of an answer; what is left of it goes back to the front.
-    fn put_answer(&mut self, answer: Answer, counts: Counts, io: &mut Io<'_>) -> bool {
+    fn put_answer(
+        &mut self,
+        answer: OwedAnswer,
+        counts: ReceiveCounts,
+        io: &mut TransferContext<'_>,
+    ) -> bool {
         let item = match answer {
-            Answer::Read { id, len, offset, .. } if offset == len => {
-                Item::ReadEnd { id, result: Ok(()) }
+            OwedAnswer::Read { id, len, offset, .. } if offset == len => {
+                PostedItem::ReadEnd { id, result: Ok(()) }
             }
-            Answer::Read { .. } => return self.put_read(answer, counts, io),
-            Answer::ReadEnd { id, result } => Item::ReadEnd { id, result },
-            Answer::Written { id, result } => Item::Written { id, result },
+            OwedAnswer::Read { .. } => return self.put_read(answer, counts, io),
+            OwedAnswer::ReadEnd { id, result } => PostedItem::ReadEnd { id, result },
+            OwedAnswer::Written { id, result } => PostedItem::Written { id, result },
         };
         self.put(item, &[], counts);
         true
     }
 
     /// Puts the next bytes that a read asked for.
-    fn put_read(&mut self, answer: Answer, counts: Counts, io: &mut Io<'_>) -> bool {
-        let Answer::Read { id, from, len, offset } = answer else { return false };
+    fn put_read(
+        &mut self,
+        answer: OwedAnswer,
+        counts: ReceiveCounts,
+        io: &mut TransferContext<'_>,
+    ) -> bool {
+        let OwedAnswer::Read { id, from, len, offset } = answer else { return false };
         let left = usize::try_from(len - offset).unwrap_or(CHUNK);
         let is_inline = left <= INLINE;
         let n = if is_inline { left } else { left.min(CHUNK) };
@@ -384,31 +434,41 @@ impl Sender {
         let mut bytes = vec![0; n];
         // The key may have been revoked since the read was admitted.
         if let Err(why) = io.keys.read(&from.key.at(from.offset + offset), &mut bytes) {
-            self.put(Item::ReadEnd { id, result: Err(why) }, &[], counts);
+            self.put(PostedItem::ReadEnd { id, result: Err(why) }, &[], counts);
             return true;
         }
         match bounce {
             Some(at) => {
                 io.own.copy_in(at, &bytes);
-                let place = Place::Bounce { offset: at as u64, len: n as u64 };
-                self.put(Item::ReadPiece { id, bytes: place }, &[], counts);
+                let place = DataPlace::Bounce { offset: at as u64, len: n as u64 };
+                self.put(PostedItem::ReadPiece { id, bytes: place }, &[], counts);
             }
-            None => self.put(Item::ReadPiece { id, bytes: Place::appended(n) }, &bytes, counts),
+            None => self.put(
+                PostedItem::ReadPiece { id, bytes: DataPlace::appended(n) },
+                &bytes,
+                counts,
+            ),
         }
         let offset = offset + n as u64;
-        self.outbox.answers.push_front(Answer::Read { id, from, len, offset });
+        self.outbox.answers.push_front(OwedAnswer::Read { id, from, len, offset });
         true
     }
 
-    /// The peer says how far it is. What it cannot be is a lie.
+    /// Applies the peer's counts. Counts that cannot be are a protocol error.
     #[inline]
-    pub(super) fn hear(&mut self, peer: Counts, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
+    pub(super) fn peer_counts(
+        &mut self,
+        peer: ReceiveCounts,
+        io: &mut TransferContext<'_>,
+    ) -> Result<(), Box<ViError>> {
         if peer == self.peer {
             return Ok(());
         }
         let taken = self.peer.taken.max(peer.taken);
         if peer.placed > self.outbox.messages || self.ring.hear(taken).is_err() {
-            return Err(ViError::Protocol("it has taken what was never sent").into());
+            return Err(
+                ViError::Protocol("an acknowledgement of frames that were never sent").into()
+            );
         }
         self.peer.taken = taken;
         self.peer.receives = self.peer.receives.max(peer.receives);
@@ -425,12 +485,14 @@ fn must_wait(
     outbox: &Outbox,
     written: Option<u64>,
     posted: &Posted,
-    commons: Option<&Commons>,
+    cooperating: Option<&CooperatingSegments>,
 ) -> bool {
-    let (Op::Write { to, .. }, Some(commons)) = (posted.op(), commons) else { return false };
+    let (Op::Write { to, .. }, Some(cooperating)) = (posted.op(), cooperating) else {
+        return false;
+    };
     written.is_some_and(|id| outbox.has_asked(id))
-        && commons.direct.leads_to(to, posted.descriptor().len())
-        && !planted(Fault::WriteOvertakes)
+        && cooperating.direct.leads_to(to, posted.descriptor().len())
+        && !fault::writes_overtake()
 }
 
 /// The bytes of a send of one small segment without a type.

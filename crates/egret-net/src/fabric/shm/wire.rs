@@ -1,4 +1,4 @@
-//! What a record of the ring of posted messages says; `docs/shm-wire.md` has the bits.
+//! What a record of the ring of posted messages says; `docs/wire/shm.md` has the bits.
 //!
 //! The first word of its payload has the sender's own counts (lines taken, receives posted,
 //! messages placed), so that in a conversation no other cache line needs to travel. A *record*
@@ -6,29 +6,29 @@
 //!
 //! Everything read from a peer is a copy, and is checked after it was copied.
 
-use super::commons::Handed;
-use super::loans::Ticket;
+use super::cooperating::HandedBuffer;
+use super::cooperating::lent::BufferTicket;
+use super::cooperating::returns;
 use super::memory::WORD;
-use super::records::{INLINE_WORDS, POSTED_MAX, Taken};
-use super::returns;
-use crate::fabric::hub::counts::Counts;
+use super::records::{INLINE_WORDS, POSTED_MAX, TakenRecord};
+use crate::fabric::common::counts::ReceiveCounts;
 use crate::vi::AccessError;
 
 /// What a record carries, without its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum PostedItem {
     /// A whole message.
-    Message { tag: u64, kind: Option<u64>, bytes: Place },
+    Message { tag: u64, kind: Option<u64>, bytes: DataPlace },
     /// A message of several pieces begins; they follow.
     Begin { tag: u64, kind: Option<u64>, len: u64 },
     /// A piece of the message or write that began last.
-    Piece { bytes: Place },
+    Piece { bytes: DataPlace },
     /// A message that is a buffer, handed over as it is.
-    HandOver { tag: u64, kind: Option<u64>, handed: Handed },
+    HandOver { tag: u64, kind: Option<u64>, handed: HandedBuffer },
     /// Asks for bytes of exposed memory.
     Read { id: u64, secret: u64, offset: u64, len: u64 },
     /// A piece of the answer to a read; these come in order, and read by read.
-    ReadPiece { id: u64, bytes: Place },
+    ReadPiece { id: u64, bytes: DataPlace },
     /// A read is over.
     ReadEnd { id: u64, result: Result<(), AccessError> },
     /// A write to exposed memory begins; its pieces follow.
@@ -41,7 +41,7 @@ pub(super) enum Item {
 
 /// Where bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum DataPlace {
     /// In the record itself, from this byte of its payload on. Who writes a record appends them,
     /// wherever that is.
     Inline { at: u16, len: u16 },
@@ -59,7 +59,7 @@ pub(super) const INLINE: usize = POSTED_MAX - INLINE_AT;
 /// What an item is written as: the tag of its record, and the words of the payload that come
 /// before bytes in the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct ItemWords {
     pub what: u64,
     pub words: [u64; INLINE_WORDS],
     /// Whether bytes follow, in the place of the last words.
@@ -87,7 +87,7 @@ const NOTIFY: u64 = 2 << 24;
 const REFUSED: u64 = 4 << 24;
 const BACK: u64 = 8 << 24;
 
-impl Words {
+impl ItemWords {
     /// Whether no bytes follow.
     #[inline]
     pub(super) const fn is_whole(&self) -> bool {
@@ -104,7 +104,7 @@ impl Words {
 
 /// Copies the bytes of a record that is a whole message to where there is room for just them.
 #[inline]
-pub(super) fn copy_message(taken: &Taken<'_>, to: &mut [u8]) {
+pub(super) fn copy_message(taken: &TakenRecord<'_>, to: &mut [u8]) {
     if to.len() > (INLINE_WORDS - 1) * WORD {
         to.copy_from_slice(&taken.payload[MESSAGE_AT..]);
         return;
@@ -123,7 +123,7 @@ pub(super) fn copy_message(taken: &Taken<'_>, to: &mut [u8]) {
     }
 }
 
-impl Taken<'_> {
+impl TakenRecord<'_> {
     /// The counts of who sent it; of a record too short for them whatever was there before.
     #[inline]
     pub(super) const fn counts(&self) -> u64 {
@@ -131,7 +131,7 @@ impl Taken<'_> {
     }
 }
 
-impl Place {
+impl DataPlace {
     /// So many bytes in a record, which are appended to what is written there.
     ///
     /// # Panics
@@ -161,6 +161,28 @@ impl Place {
     /// Whether the bytes are in memory that the sender has other uses for.
     pub(super) const fn is_lent(&self) -> bool {
         matches!(self, Self::Region { .. } | Self::Process { .. })
+    }
+
+    /// The first `most` of its bytes, of which it has more, and the others. A peer may have
+    /// said anything: what lies outside its memory is found when it is read.
+    const fn split_at(self, most: u64) -> [Self; 2] {
+        let left = self.len().saturating_sub(most);
+        match self {
+            // No more than a record holds, which is less than anybody cuts at.
+            Self::Inline { at, .. } => [self, Self::Inline { at, len: 0 }],
+            Self::Region { number, offset, .. } => [
+                Self::Region { number, offset, len: most },
+                Self::Region { number, offset: offset.saturating_add(most), len: left },
+            ],
+            Self::Bounce { offset, .. } => [
+                Self::Bounce { offset, len: most },
+                Self::Bounce { offset: offset.saturating_add(most), len: left },
+            ],
+            Self::Process { at, .. } => [
+                Self::Process { at, len: most },
+                Self::Process { at: at.wrapping_add(most), len: left },
+            ],
+        }
     }
 
     fn encode(self, words: &mut [u64; 5]) -> u64 {
@@ -195,9 +217,9 @@ impl Place {
 
 const IN_RECORD: u64 = 1 << 8;
 
-impl Item {
+impl PostedItem {
     #[inline]
-    pub(super) fn encode(self, counts: Counts) -> Words {
+    pub(super) fn encode(self, counts: ReceiveCounts) -> ItemWords {
         let mut words = [0; 5];
         let what = match self {
             Self::Message { tag, kind, bytes } => {
@@ -209,7 +231,7 @@ impl Item {
                 BEGIN | typed(kind)
             }
             Self::Piece { bytes } => PIECE | bytes.encode(&mut words),
-            Self::HandOver { tag, kind, handed: Handed { ticket, back } } => {
+            Self::HandOver { tag, kind, handed: HandedBuffer { ticket, back } } => {
                 [words[0], words[1]] = [tag, kind.unwrap_or(0)];
                 [words[2], words[3]] = [ticket.place.encode(), ticket.len];
                 HAND_OVER | typed(kind) | if back { BACK } else { 0 }
@@ -235,7 +257,7 @@ impl Item {
         };
         let [a, b, c, d, e] = words;
         let is_inline = what & 0xff << 8 == IN_RECORD;
-        Words { what, words: [counts.pack(), a, b, c, d, e], is_inline }
+        ItemWords { what, words: [counts.pack(), a, b, c, d, e], is_inline }
     }
 
     /// Whether it needs a posted receive.
@@ -263,7 +285,7 @@ impl Item {
     }
 
     /// The bytes that lie somewhere.
-    pub(super) const fn place(&self) -> Option<&Place> {
+    pub(super) const fn place(&self) -> Option<&DataPlace> {
         match self {
             Self::Message { bytes, .. } | Self::Piece { bytes } | Self::ReadPiece { bytes, .. } => {
                 Some(bytes)
@@ -272,11 +294,34 @@ impl Item {
         }
     }
 
+    /// The item, if it brings no more than `most` bytes; otherwise two that say the same one
+    /// after the other.
+    pub(super) fn cut(self, most: u64) -> (Self, Option<Self>) {
+        if self.place().is_none_or(|bytes| bytes.len() <= most) {
+            return (self, None);
+        }
+        match self {
+            Self::Message { tag, kind, bytes } => {
+                (Self::Begin { tag, kind, len: bytes.len() }, Some(Self::Piece { bytes }))
+            }
+            Self::Piece { bytes } => {
+                let [now, later] = bytes.split_at(most).map(|bytes| Self::Piece { bytes });
+                (now, Some(later))
+            }
+            Self::ReadPiece { id, bytes } => {
+                let piece = |bytes| Self::ReadPiece { id, bytes };
+                let [now, later] = bytes.split_at(most).map(piece);
+                (now, Some(later))
+            }
+            other => (other, None),
+        }
+    }
+
     /// What a peer's record says beside the counts; `None` if it makes no sense.
-    pub(super) fn decode(taken: &Taken<'_>) -> Option<Self> {
-        let Taken { is_item, tag, payload, words } = *taken;
+    pub(super) fn decode(taken: &TakenRecord<'_>) -> Option<Self> {
+        let TakenRecord { is_item, tag, payload, words } = *taken;
         if !is_item {
-            let bytes = Place::inline(MESSAGE_AT, payload.len().checked_sub(MESSAGE_AT)?)?;
+            let bytes = DataPlace::inline(MESSAGE_AT, payload.len().checked_sub(MESSAGE_AT)?)?;
             return Some(Self::Message { tag, kind: None, bytes });
         }
         let [_, words @ ..] = words;
@@ -286,16 +331,18 @@ impl Item {
         let refused = || AccessError::from_words([w1, w2, w3, w4]).map(Err);
         let result = if head & REFUSED == 0 { Some(Ok(())) } else { refused() };
         Some(match head & 0xff {
-            MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, &words, len)? },
+            MESSAGE => {
+                Self::Message { tag: w0, kind, bytes: DataPlace::decode(head, &words, len)? }
+            }
             BEGIN => Self::Begin { tag: w0, kind, len: w4 },
-            PIECE => Self::Piece { bytes: Place::decode(head, &words, len)? },
+            PIECE => Self::Piece { bytes: DataPlace::decode(head, &words, len)? },
             HAND_OVER => {
-                let ticket = Ticket { place: returns::Place::decode(w2)?, len: w3 };
+                let ticket = BufferTicket { place: returns::SlotPlace::decode(w2)?, len: w3 };
                 let back = head & BACK != 0;
-                Self::HandOver { tag: w0, kind, handed: Handed { ticket, back } }
+                Self::HandOver { tag: w0, kind, handed: HandedBuffer { ticket, back } }
             }
             READ => Self::Read { id: w0, secret: w1, offset: w2, len: w3 },
-            READ_PIECE => Self::ReadPiece { id: w0, bytes: Place::decode(head, &words, len)? },
+            READ_PIECE => Self::ReadPiece { id: w0, bytes: DataPlace::decode(head, &words, len)? },
             READ_END => Self::ReadEnd { id: w0, result: result? },
             WRITE => Self::Write { secret: w1, offset: w2, len: w3 },
             WRITE_END => Self::WriteEnd { id: w0, notify: (head & NOTIFY != 0).then_some(w1) },
@@ -323,31 +370,31 @@ mod tests {
     use super::*;
 
     /// What a peer makes of an item with these bytes in its record.
-    fn decoded(item: Item, bytes: &[u8], counts: Counts) -> (u64, Option<Item>) {
+    fn decoded(item: PostedItem, bytes: &[u8], counts: ReceiveCounts) -> (u64, Option<PostedItem>) {
         let words = item.encode(counts);
         let payload = [words.bytes(), bytes].concat();
         let taken = taken(true, words.what, &payload);
-        (taken.counts(), Item::decode(&taken))
+        (taken.counts(), PostedItem::decode(&taken))
     }
 
     /// A record as it is taken.
-    fn taken(is_item: bool, tag: u64, payload: &[u8]) -> Taken<'_> {
+    fn taken(is_item: bool, tag: u64, payload: &[u8]) -> TakenRecord<'_> {
         let mut words = [0; INLINE_WORDS];
         let first = payload.len().min(size_of_val(&words));
         bytemuck::bytes_of_mut(&mut words)[..first].copy_from_slice(&payload[..first]);
-        Taken { is_item, tag, payload, words }
+        TakenRecord { is_item, tag, payload, words }
     }
 
     #[test]
     fn items_are_these_words() {
-        let counts = Counts { taken: 3, receives: 1, placed: 2 };
+        let counts = ReceiveCounts { taken: 3, receives: 1, placed: 2 };
         let packed = 3 << 42 | 1 << 21 | 2;
-        let typed = Item::Message { tag: 7, kind: Some(9), bytes: Place::appended(5) };
+        let typed = PostedItem::Message { tag: 7, kind: Some(9), bytes: DataPlace::appended(5) };
         let words = typed.encode(counts);
         assert_eq!((words.what, words.words), (0x0100_0101, [packed, 7, 9, 0, 0, 0]));
         assert_eq!(words.bytes().len(), 24, "the bytes follow");
-        let bytes = Place::Region { number: 3, offset: 4, len: 5 };
-        let words = Item::Message { tag: 7, kind: None, bytes }.encode(counts);
+        let bytes = DataPlace::Region { number: 3, offset: 4, len: 5 };
+        let words = PostedItem::Message { tag: 7, kind: None, bytes }.encode(counts);
         assert_eq!((words.what, words.words), (0x0201, [packed, 7, 0, 3, 4, 5]));
         assert_eq!(words.bytes().len(), 48);
     }
@@ -356,10 +403,13 @@ mod tests {
     fn a_record_is_a_message_behind_its_counts() {
         let payload = [&5_u64.to_ne_bytes()[..], b"egret"].concat();
         let record = taken(false, 7, &payload);
-        let bytes = Place::Inline { at: 8, len: 5 };
+        let bytes = DataPlace::Inline { at: 8, len: 5 };
         assert_eq!(record.counts(), 5);
-        assert_eq!(Item::decode(&record), Some(Item::Message { tag: 7, kind: None, bytes }));
-        assert_eq!(Item::decode(&taken(false, 7, &payload[..7])), None);
+        assert_eq!(
+            PostedItem::decode(&record),
+            Some(PostedItem::Message { tag: 7, kind: None, bytes })
+        );
+        assert_eq!(PostedItem::decode(&taken(false, 7, &payload[..7])), None);
         for len in 0..100_u8 {
             let sent: Vec<u8> = (0..len).collect();
             let payload = [&[0; 8][..], &sent].concat();
@@ -369,16 +419,33 @@ mod tests {
         }
     }
 
-    fn places() -> impl Strategy<Value = Place> {
+    #[test]
+    fn the_parts_say_what_the_whole_said() {
+        let bytes = DataPlace::Region { number: 3, offset: 100, len: 2_500 };
+        let mut item = PostedItem::Message { tag: 7, kind: None, bytes };
+        assert_eq!(item.cut(2_500), (item, None), "small enough");
+        let mut parts = Vec::new();
+        while let (now, Some(later)) = item.cut(1_000) {
+            parts.push(now);
+            item = later;
+        }
+        parts.push(item);
+        let piece =
+            |offset, len| PostedItem::Piece { bytes: DataPlace::Region { number: 3, offset, len } };
+        let begin = PostedItem::Begin { tag: 7, kind: None, len: 2_500 };
+        assert_eq!(parts, [begin, piece(100, 1_000), piece(1_100, 1_000), piece(2_100, 500)]);
+    }
+
+    fn places() -> impl Strategy<Value = DataPlace> {
         prop_oneof![
-            (0..=INLINE).prop_map(Place::appended),
-            any::<(u64, u64, u64)>().prop_map(|(number, offset, len)| Place::Region {
+            (0..=INLINE).prop_map(DataPlace::appended),
+            any::<(u64, u64, u64)>().prop_map(|(number, offset, len)| DataPlace::Region {
                 number,
                 offset,
                 len
             }),
-            any::<(u64, u64)>().prop_map(|(offset, len)| Place::Bounce { offset, len }),
-            any::<(u64, u64)>().prop_map(|(at, len)| Place::Process { at, len }),
+            any::<(u64, u64)>().prop_map(|(offset, len)| DataPlace::Bounce { offset, len }),
+            any::<(u64, u64)>().prop_map(|(at, len)| DataPlace::Process { at, len }),
         ]
     }
 
@@ -394,50 +461,51 @@ mod tests {
         ]
     }
 
-    fn items() -> impl Strategy<Value = Item> {
+    fn items() -> impl Strategy<Value = PostedItem> {
         let kind = any::<Option<u64>>();
         prop_oneof![
-            (any::<u64>(), kind, places()).prop_map(|(tag, kind, bytes)| Item::Message {
+            (any::<u64>(), kind, places()).prop_map(|(tag, kind, bytes)| PostedItem::Message {
                 tag,
                 kind,
                 bytes
             }),
-            any::<(u64, Option<u64>, u64)>().prop_map(|(tag, kind, len)| Item::Begin {
+            any::<(u64, Option<u64>, u64)>().prop_map(|(tag, kind, len)| PostedItem::Begin {
                 tag,
                 kind,
                 len
             }),
-            places().prop_map(|bytes| Item::Piece { bytes }),
+            places().prop_map(|bytes| PostedItem::Piece { bytes }),
             any::<(u64, Option<u64>, u64, u64, bool)>().prop_filter_map(
                 "a place",
                 |(tag, kind, place, len, back)| {
-                    let ticket = Ticket { place: returns::Place::decode(place)?, len };
-                    Some(Item::HandOver { tag, kind, handed: Handed { ticket, back } })
+                    let ticket = BufferTicket { place: returns::SlotPlace::decode(place)?, len };
+                    Some(PostedItem::HandOver { tag, kind, handed: HandedBuffer { ticket, back } })
                 }
             ),
-            any::<(u64, u64, u64, u64)>().prop_map(|(id, secret, offset, len)| Item::Read {
+            any::<(u64, u64, u64, u64)>().prop_map(|(id, secret, offset, len)| PostedItem::Read {
                 id,
                 secret,
                 offset,
                 len
             }),
-            (any::<u64>(), places()).prop_map(|(id, bytes)| Item::ReadPiece { id, bytes }),
-            (any::<u64>(), results()).prop_map(|(id, result)| Item::ReadEnd { id, result }),
-            any::<(u64, u64, u64)>().prop_map(|(secret, offset, len)| Item::Write {
+            (any::<u64>(), places()).prop_map(|(id, bytes)| PostedItem::ReadPiece { id, bytes }),
+            (any::<u64>(), results()).prop_map(|(id, result)| PostedItem::ReadEnd { id, result }),
+            any::<(u64, u64, u64)>().prop_map(|(secret, offset, len)| PostedItem::Write {
                 secret,
                 offset,
                 len
             }),
-            any::<(u64, Option<u64>)>().prop_map(|(id, notify)| Item::WriteEnd { id, notify }),
-            (any::<u64>(), results()).prop_map(|(id, result)| Item::Written { id, result }),
+            any::<(u64, Option<u64>)>()
+                .prop_map(|(id, notify)| PostedItem::WriteEnd { id, notify }),
+            (any::<u64>(), results()).prop_map(|(id, result)| PostedItem::Written { id, result }),
         ]
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read(item in items(), taken: u64, receives: u64, placed: u64) {
-            let counts = Counts { taken, receives, placed };
-            let len = item.place().filter(|place| place.is_inline()).map_or(0, Place::len);
+            let counts = ReceiveCounts { taken, receives, placed };
+            let len = item.place().filter(|place| place.is_inline()).map_or(0, DataPlace::len);
             let bytes = vec![1; usize::try_from(len).unwrap()];
             prop_assert_eq!(decoded(item, &bytes, counts), (counts.pack(), Some(item)));
         }
@@ -448,9 +516,9 @@ mod tests {
             tag: u64,
             payload in proptest::collection::vec(any::<u8>(), 0..=POSTED_MAX),
         ) {
-            if let Some(item) = Item::decode(&taken(is_item, tag, &payload)) {
+            if let Some(item) = PostedItem::decode(&taken(is_item, tag, &payload)) {
                 let end = match item.place() {
-                    Some(Place::Inline { at, len }) => usize::from(*at) + usize::from(*len),
+                    Some(DataPlace::Inline { at, len }) => usize::from(*at) + usize::from(*len),
                     _ => 0,
                 };
                 prop_assert!(end <= payload.len(), "{item:?} of {} bytes", payload.len());

@@ -10,15 +10,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::datapath::Out;
-use super::planted::Planted;
-use crate::vi::{DrainId, Lane, Position, SendError, ViId};
+use super::datapath::EndOutput;
+use super::fault::Fault;
+use crate::vi::{DrainId, Lane, Position, PostError, ViId};
 
 #[derive(Debug)]
-pub(super) struct Eager {
+pub(super) struct SimEager {
     pub vi: ViId,
     pub drain: DrainId,
-    lanes: [LaneState; 2],
+    lanes: [SimLane; 2],
     /// Whether this side waits for the peer to drain.
     pub waits: bool,
     pub dropped: u64,
@@ -26,7 +26,7 @@ pub(super) struct Eager {
 
 /// A lane in both directions. Neither lane waits for the other.
 #[derive(Debug, Default)]
-struct LaneState {
+struct SimLane {
     /// The position of the last message that was sent.
     sent: u64,
     /// The highest position that the peer has drained, as far as it has said so.
@@ -35,12 +35,12 @@ struct LaneState {
     drained: u64,
     /// How far the peer had sent when it asked last, at the unreliable level.
     asked: u64,
-    arrived: VecDeque<Record>,
+    arrived: VecDeque<EagerRecord>,
 }
 
 /// A message.
 #[derive(Debug, Clone)]
-pub(super) struct Record {
+pub(super) struct EagerRecord {
     pub lane: Lane,
     pub position: u64,
     pub tag: u64,
@@ -50,17 +50,17 @@ pub(super) struct Record {
 /// Messages of a lane that the peer has not drained, at most.
 const WINDOW: u64 = 256;
 
-impl Eager {
+impl SimEager {
     pub(super) fn new(vi: ViId, drain: DrainId) -> Self {
         Self { vi, drain, lanes: Default::default(), waits: false, dropped: 0 }
     }
 
     /// A message is sent, if there is room. Its position.
-    pub(super) fn send(&mut self, lane: Lane, is_reliable: bool) -> Result<u64, SendError> {
+    pub(super) fn send(&mut self, lane: Lane, is_reliable: bool) -> Result<u64, PostError> {
         let lane = &mut self.lanes[lane as usize];
         if is_reliable && lane.sent - lane.heard >= WINDOW {
             self.waits = true;
-            return Err(SendError::Full);
+            return Err(PostError::LaneFull);
         }
         lane.sent += 1;
         Ok(lane.sent)
@@ -92,9 +92,9 @@ impl Eager {
     }
 
     /// The peer says how far it has drained.
-    pub(super) fn hear(&mut self, drained: [u64; 2], planted: Option<Planted>) {
+    pub(super) fn hear(&mut self, drained: [u64; 2], planted: Option<Fault>) {
         for (lane, drained) in self.lanes.iter_mut().zip(drained) {
-            let before = if Planted::DrainedFalls.is_in(planted) { 0 } else { lane.heard };
+            let before = if Fault::DrainedFalls.is_in(planted) { 0 } else { lane.heard };
             lane.heard = before.max(drained.min(lane.sent));
         }
         self.waits &= self.lanes.iter().any(|lane| lane.heard < lane.sent);
@@ -102,17 +102,17 @@ impl Eager {
 
     /// A message has arrived. Without room for it, which an unreliable peer does not ask for,
     /// it is dropped.
-    pub(super) fn arrive(&mut self, record: Record, out: &mut Out<'_>) {
-        let is_mistaken = out.has(Planted::LaneMistaken);
+    pub(super) fn arrive(&mut self, record: EagerRecord, out: &mut EndOutput<'_>) {
+        let is_mistaken = out.has(Fault::LaneMistaken);
         let lane = &mut self.lanes[record.lane as usize ^ usize::from(is_mistaken)];
         if lane.arrived.len() as u64 >= WINDOW {
-            self.dropped += u64::from(!out.has(Planted::DropsUncounted));
+            self.dropped += u64::from(!out.has(Fault::DropsUncounted));
             return;
         }
-        if out.has(Planted::DrainedEarly) {
+        if out.has(Fault::DrainedEarly) {
             lane.drained = lane.drained.max(record.position);
         }
-        match out.has(Planted::LaneTurned) {
+        match out.has(Fault::LaneTurned) {
             true => lane.arrived.push_front(record),
             false => lane.arrived.push_back(record),
         }
@@ -120,13 +120,13 @@ impl Eager {
     }
 
     /// The oldest message that was not drained, of the more urgent lane first.
-    pub(super) fn take(&mut self, planted: Option<Planted>) -> Option<Record> {
+    pub(super) fn take(&mut self, planted: Option<Fault>) -> Option<EagerRecord> {
         let [talk, bulk] = &mut self.lanes;
-        let is_turned = Planted::BulkFirst.is_in(planted);
+        let is_turned = Fault::BulkFirst.is_in(planted);
         let lanes = if is_turned { [bulk, talk] } else { [talk, bulk] };
         lanes.into_iter().find_map(|lane| {
             let record = lane.arrived.pop_front()?;
-            lane.drained = match Planted::CountsDrained.is_in(planted) {
+            lane.drained = match Fault::CountsDrained.is_in(planted) {
                 true => lane.drained + 1,
                 false => lane.drained.max(record.position),
             };
@@ -149,7 +149,7 @@ impl Eager {
     }
 }
 
-impl LaneState {
+impl SimLane {
     /// With nothing left to drain, the peer hears that it need not wait for what it had sent when
     /// it asked.
     fn settle(&mut self) {

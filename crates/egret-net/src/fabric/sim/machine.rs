@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::SimFabric;
-use super::node::{End, Listening};
-use super::wire::{EndId, Farewell, NodeId};
-use super::world::World;
-use crate::fabric::hub::opening;
+use super::acceptor::SimListener;
+use super::connection::Connection;
+use super::wire::{EndId, NodeId, SimCloseReason};
+use super::world::SimWorld;
+use crate::fabric::common::open_nic;
 use crate::fabric::{
-    self, After, Came, ConnId, ConnectRequest, DATAGRAM_HEAD, Drained, ListenerName, Machine, Made,
-    Unposted, ViSpec,
+    self, After, ConnId, ConnectRequest, DATAGRAM_HEAD, DatagramEvent, Drained, ListenerName,
+    Machine, NewConnection, Unposted, ViSpec,
 };
 use crate::vi::{
-    ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, PublicKey,
-    Refused, Reliability, Reply, SendError, Sink, Ticket, ViError, ViId,
+    ConnectError, Counters, DrainId, Keys, Lane, Limits, OpenError, Position, PostError, Posted,
+    PublicKey, Reliability, Reply, Sink, Ticket, ViError, ViId,
 };
 
 /// The ends are the world's, which has many nics and one lock.
@@ -31,7 +32,7 @@ pub(super) struct SimMachine {
 }
 
 impl SimMachine {
-    pub(super) fn new(fabric: &SimFabric, world: &mut World, node: NodeId) -> Self {
+    pub(super) fn new(fabric: &SimFabric, world: &mut SimWorld, node: NodeId) -> Self {
         let state = &mut world.nodes[node];
         state.handles += 1;
         Self {
@@ -46,19 +47,19 @@ impl SimMachine {
     }
 
     /// Whether the node still lives the life in which this nic was opened.
-    fn is_up(&self, world: &World) -> bool {
+    fn is_up(&self, world: &SimWorld) -> bool {
         world.nodes[self.node].up && world.nodes[self.node].life == self.life
     }
 
-    fn end<'a>(&self, conn: ConnId, world: &'a World) -> Option<&'a End> {
+    fn end<'a>(&self, conn: ConnId, world: &'a SimWorld) -> Option<&'a Connection> {
         self.is_up(world).then(|| world.nodes[self.node].ends.get(&conn.0)).flatten()
     }
 
-    fn error_in(&self, conn: ConnId, world: &World) -> Option<ViError> {
+    fn error_in(&self, conn: ConnId, world: &SimWorld) -> Option<ViError> {
         match self.end(conn, world) {
             None => Some(ViError::NicDown),
-            Some(End::Gone { why, .. }) => Some(why.clone()),
-            Some(End::Open { .. } | End::Knocking(_)) => None,
+            Some(Connection::Gone { why, .. }) => Some(why.clone()),
+            Some(Connection::Open { .. } | Connection::Connecting(_)) => None,
         }
     }
 }
@@ -74,24 +75,24 @@ impl Machine for SimMachine {
 
     fn limits(&self) -> Limits {
         // That of least to pin was measured: a copy is 4 % faster at 4 KiB and 3 % slower at 8 KiB.
-        opening::limits(1024, 1 << 40, 64)
+        open_nic::limits(1024, 1 << 40, 64)
     }
 
     fn keys(&self) -> &Arc<Keys> {
         &self.keys
     }
 
-    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError> {
+    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), OpenError> {
         self.fabric.look_in(|world| {
             if !self.is_up(world) {
-                return Err(ListenError::NicDown);
+                return Err(OpenError::NicDown);
             }
             let listeners = &mut world.nodes[self.node].listeners;
             if listeners.contains_key(name) {
                 let (service, tag) = name.clone();
-                return Err(ListenError::Taken { service, tag });
+                return Err(OpenError::ServiceTaken { service, tag });
             }
-            listeners.insert(name.clone(), Listening::new(reliability));
+            listeners.insert(name.clone(), SimListener::new(reliability));
             Ok(())
         })
     }
@@ -109,7 +110,7 @@ impl Machine for SimMachine {
 
     fn wake_on_arrival(&mut self, name: &ListenerName, waker: Waker) -> Option<Waker> {
         self.fabric.look_in(|world| match world.nodes[self.node].listeners.get_mut(name) {
-            Some(Listening { wakers, .. }) if !wakers.iter().any(|it| it.will_wake(&waker)) => {
+            Some(SimListener { wakers, .. }) if !wakers.iter().any(|it| it.will_wake(&waker)) => {
                 wakers.push(waker);
                 None
             }
@@ -122,10 +123,10 @@ impl Machine for SimMachine {
         name: &ListenerName,
         spec: ViSpec,
         after: &mut After,
-    ) -> Result<Option<Made>, ListenError> {
+    ) -> Result<Option<NewConnection>, OpenError> {
         self.fabric.work(after, |world| match self.is_up(world) {
             true => Ok(world.accept(self.node, name, spec)),
-            false => Err(ListenError::NicDown),
+            false => Err(OpenError::NicDown),
         })
     }
 
@@ -139,7 +140,7 @@ impl Machine for SimMachine {
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
         self.fabric.work(after, |world| {
             if let Some(why) = self.error_in(conn, world) {
-                return Err(Unposted::new(Refused::Broken(why), posted));
+                return Err(Unposted::new(PostError::Broken(why), posted));
             }
             world.seen = world.now;
             let (node, end) = (self.node, conn.0);
@@ -151,7 +152,7 @@ impl Machine for SimMachine {
 
     fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool {
         self.fabric.work(after, |world| {
-            let cancel = |world: &mut World| {
+            let cancel = |world: &mut SimWorld| {
                 world.with_end(self.node, conn.0, |conn, out| Ok(conn.cancel(ticket, out)))
             };
             self.is_up(world) && cancel(world).unwrap_or(false)
@@ -161,7 +162,7 @@ impl Machine for SimMachine {
     fn close(&mut self, conn: ConnId, after: &mut After) {
         self.fabric.work(after, |world| {
             if self.is_up(world) {
-                world.end_with(self.node, conn.0, ViError::Closed, Farewell::Closed);
+                world.end_with(self.node, conn.0, ViError::Closed, SimCloseReason::Closed);
             }
         });
     }
@@ -177,8 +178,8 @@ impl Machine for SimMachine {
 
     fn counters(&self, conn: ConnId) -> Counters {
         self.fabric.look_in(|world| match self.end(conn, world) {
-            Some(End::Open { conn, .. }) => conn.counters(),
-            Some(End::Gone { counters, .. }) => *counters,
+            Some(Connection::Open { conn, .. }) => conn.counters(),
+            Some(Connection::Gone { counters, .. }) => *counters,
             _ => Counters::default(),
         })
     }
@@ -227,16 +228,16 @@ impl Machine for SimMachine {
         train.len()
     }
 
-    fn next_datagram(&mut self, _after: &mut After) -> Option<Came<'_>> {
+    fn next_datagram(&mut self, _after: &mut After) -> Option<DatagramEvent<'_>> {
         // A node that went down has left the ends of its connections.
         let (_, end, bytes) = self.fabric.look_in(|world| {
             let came = &mut world.nodes[self.node].came;
             let at = came.iter().position(|(life, ..)| *life == self.life)?;
             came.remove(at)
         })?;
-        let Some(bytes) = bytes else { return Some(Came::Ended(ConnId(end))) };
+        let Some(bytes) = bytes else { return Some(DatagramEvent::Ended(ConnId(end))) };
         self.came = bytes;
-        Some(Came::Datagram(ConnId(end), &self.came))
+        Some(DatagramEvent::Datagram(ConnId(end), &self.came))
     }
 
     fn has_eager(&self, _level: Reliability) -> bool {
@@ -250,9 +251,9 @@ impl Machine for SimMachine {
         tag: u64,
         parts: &[&[u8]],
         after: &mut After,
-    ) -> Result<Position, SendError> {
+    ) -> Result<Position, PostError> {
         self.fabric.work(after, |world| match self.error_in(conn, world) {
-            Some(why) => Err(SendError::Closed(why)),
+            Some(why) => Err(PostError::Broken(why)),
             None => send(world, (self.node, conn.0), (lane, tag), parts),
         })
     }
@@ -264,7 +265,7 @@ impl Machine for SimMachine {
             }
             let (node, end) = (self.node, conn.0);
             let ended = match world.nodes[node].ends.get_mut(&end) {
-                Some(End::Gone { left: Some(left), .. }) => Some(left.arrived(lane, false)),
+                Some(Connection::Gone { left: Some(left), .. }) => Some(left.arrived(lane, false)),
                 _ => None,
             };
             let ask = || world.with_end(node, end, |conn, _| Ok(conn.eager.arrived(lane, asked)));
@@ -295,7 +296,7 @@ impl Machine for SimMachine {
         drained
     }
 
-    fn world(&self) -> Option<Arc<dyn fabric::World>> {
+    fn world(&self) -> Option<Arc<dyn fabric::VirtualTime>> {
         Some(Arc::new(self.fabric.clone()))
     }
 }
@@ -315,7 +316,7 @@ impl Reply for SimReply<'_> {
         self.vi
     }
 
-    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError> {
         *self.answers = true;
         let (node, end) = (self.node, self.end);
         self.fabric.work(self.after, |world| send(world, (node, end), (lane, tag), parts))
@@ -324,17 +325,17 @@ impl Reply for SimReply<'_> {
 
 /// Sends an eager message on an end of a node that is up.
 fn send(
-    world: &mut World,
+    world: &mut SimWorld,
     (node, end): (NodeId, EndId),
     (lane, tag): (Lane, u64),
     parts: &[&[u8]],
-) -> Result<Position, SendError> {
-    SendError::check(parts)?;
+) -> Result<Position, PostError> {
+    PostError::check_eager(parts)?;
     world.seen = world.now;
     let bytes = Arc::from(parts.concat());
-    if let Some(End::Gone { why, .. }) = world.nodes[node].ends.get(&end) {
-        return Err(SendError::Closed(why.clone()));
+    if let Some(Connection::Gone { why, .. }) = world.nodes[node].ends.get(&end) {
+        return Err(PostError::Broken(why.clone()));
     }
     let sent = world.with_end(node, end, |conn, out| Ok(conn.send(lane, tag, bytes, out)));
-    sent.unwrap_or(Err(SendError::Closed(ViError::NicDown)))
+    sent.unwrap_or(Err(PostError::Broken(ViError::NicDown)))
 }

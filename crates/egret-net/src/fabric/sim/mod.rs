@@ -32,12 +32,15 @@
 //! assert_eq!(sim.elapsed().as_secs(), 2);
 //! ```
 
-mod after;
+mod acceptor;
+mod connection;
+mod connector;
 mod datapath;
+mod deferred;
 mod eager;
+mod fault;
 mod machine;
 mod node;
-mod planted;
 mod recv;
 mod rng;
 mod rules;
@@ -55,14 +58,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use after::Plan;
+use deferred::ScheduledAction;
+pub use fault::Fault;
 use machine::SimMachine;
-pub use planted::Planted;
-pub use rules::Link;
+pub use rules::LinkRules;
 pub use seeds::{check, count, seed_from_env, seeds};
-use world::{Event, World};
+use world::{SimWorld, WorldEvent};
 
-use crate::fabric::{self, Fabric, OpenError, Seen, window};
+use crate::fabric::{self, EventCount, Fabric, OpenError, window};
 use crate::rt::{self, Instant};
 use crate::vi::{Nic, NicOptions, Wait};
 
@@ -72,14 +75,14 @@ use crate::vi::{Nic, NicOptions, Wait};
 #[derive(Debug)]
 pub struct Sim {
     fabric: SimFabric,
-    _entered: rt::Entered,
+    _entered: rt::EnteredRuntime,
 }
 
 impl Sim {
     /// A world with nothing in it. Everything random in it comes from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let fabric = SimFabric(Arc::new(Mutex::new(World::new(seed))));
+        let fabric = SimFabric(Arc::new(Mutex::new(SimWorld::new(seed))));
         let _entered = rt::enter(Arc::new(fabric.clone()));
         Self { fabric, _entered }
     }
@@ -105,13 +108,13 @@ impl Deref for Sim {
 
 /// A simulated network. Clones are handles to the same one.
 #[derive(Debug, Clone)]
-pub struct SimFabric(Arc<Mutex<World>>);
+pub struct SimFabric(Arc<Mutex<SimWorld>>);
 
 impl Default for SimFabric {
     /// Seeded by `EGRET_SEED`, or at random.
     fn default() -> Self {
         let seed = seed_from_env().unwrap_or_else(rt::random);
-        Self(Arc::new(Mutex::new(World::new(seed))))
+        Self(Arc::new(Mutex::new(SimWorld::new(seed))))
     }
 }
 
@@ -121,7 +124,7 @@ impl Fabric for SimFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        options.checked_secret().map_err(OpenError::secret(options))?;
+        options.checked_secret()?;
         let host = &options.host;
         let machine = self.with(|world| {
             let node = world.node(host);
@@ -133,7 +136,7 @@ impl Fabric for SimFabric {
     }
 }
 
-impl rt::World for SimFabric {
+impl rt::Runtime for SimFabric {
     fn now(&self) -> Instant {
         self.with(|world| world.now)
     }
@@ -164,13 +167,13 @@ impl rt::World for SimFabric {
 }
 
 /// Everything that happens to a machine happens when somebody looks or waits here.
-impl fabric::World for SimFabric {
+impl fabric::VirtualTime for SimFabric {
     fn now(&self) -> Instant {
         self.now()
     }
 
     /// Looking takes time: carries out what is due now, or moves the clock a little.
-    fn look(&self) -> Seen {
+    fn look(&self) -> EventCount {
         self.with(|world| {
             world.threads.look();
             let now = world.now;
@@ -179,10 +182,10 @@ impl fabric::World for SimFabric {
                 world.now = world.next_at().map_or(next, |at| next.min(at));
             }
         });
-        self.with(|world| Seen(world.happened))
+        self.with(|world| EventCount(world.happened))
     }
 
-    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
+    fn wait(&self, seen: EventCount, until: Option<Instant>) -> EventCount {
         self.step(Some(seen), until);
         self.look()
     }
@@ -299,17 +302,17 @@ impl SimFabric {
     /// Does something when this much time has passed since the world began.
     pub fn at(&self, elapsed: Duration, action: impl FnOnce(&Self) + Send + 'static) {
         let at = Instant::default() + elapsed;
-        self.with(|world| world.schedule(at, Event::Plan(Plan(Box::new(action)))));
+        self.with(|world| world.schedule(at, WorldEvent::Plan(ScheduledAction(Box::new(action)))));
     }
 
     /// Does something right before event number `event`; see [`events`](Self::events).
     pub fn at_event(&self, event: u64, action: impl FnOnce(&Self) + Send + 'static) {
-        self.with(|world| world.plan_at_event(event, Plan(Box::new(action))));
+        self.with(|world| world.plan_at_event(event, ScheduledAction(Box::new(action))));
     }
 
-    /// Plants a fault; see [`Planted`].
+    /// Plants a fault; see [`Fault`].
     #[cfg(any(test, feature = "conformance"))]
-    pub fn plant(&self, fault: Planted) {
+    pub fn plant(&self, fault: Fault) {
         self.with(|world| world.planted = Some(fault));
     }
 
@@ -343,7 +346,7 @@ impl SimFabric {
     #[must_use]
     pub fn report(&self) -> String {
         self.with(|world| {
-            let World { seed, now, events, .. } = world;
+            let SimWorld { seed, now, events, .. } = world;
             let trace = world.trace.print(|node| world.nodes[node].name.to_string());
             format!("seed {seed}, {now:?} passed, {events} events; the last of them:\n{trace}")
         })
@@ -354,7 +357,7 @@ impl SimFabric {
     }
 
     /// Works on the world under its lock, then runs what that set free.
-    fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
+    fn with<R>(&self, work: impl FnOnce(&mut SimWorld) -> R) -> R {
         let (result, after) = self.look_in(|world| {
             let result = work(world);
             world.happened += u64::from(!world.after.is_empty());
@@ -365,7 +368,7 @@ impl SimFabric {
     }
 
     /// Works on the world for a nic that is locked: what that sets free is left to `after`.
-    fn work<R>(&self, after: &mut fabric::After, work: impl FnOnce(&mut World) -> R) -> R {
+    fn work<R>(&self, after: &mut fabric::After, work: impl FnOnce(&mut SimWorld) -> R) -> R {
         self.look_in(|world| {
             let result = work(world);
             world.happened += u64::from(!world.after.is_empty());
@@ -375,18 +378,18 @@ impl SimFabric {
     }
 
     /// Works on the world where nothing is set free.
-    fn look_in<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
+    fn look_in<R>(&self, work: impl FnOnce(&mut SimWorld) -> R) -> R {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Carries out the next event due by `until`, or moves the clock there;
     /// nothing if more has happened than was seen.
-    fn step(&self, seen: Option<Seen>, until: Option<Instant>) {
+    fn step(&self, seen: Option<EventCount>, until: Option<Instant>) {
         if !self.look_in(|world| world.threads.is_alone()) {
             return self.give_way(seen, until);
         }
         let stalled = self.with(|world| {
-            if seen.is_some_and(|Seen(seen)| seen != world.happened) {
+            if seen.is_some_and(|EventCount(seen)| seen != world.happened) {
                 return false;
             }
             let stepped = world.step(until);
@@ -420,40 +423,40 @@ pub struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// See [`Link::latency`].
+    /// See [`LinkRules::latency`].
     pub fn latency(self, latency: Duration) -> Self {
         self.set(|link| link.latency = latency)
     }
 
-    /// See [`Link::bandwidth`].
+    /// See [`LinkRules::bandwidth`].
     pub fn bandwidth(self, bytes_per_second: u64) -> Self {
         self.set(|link| link.bandwidth = bytes_per_second)
     }
 
-    /// See [`Link::loss`].
+    /// See [`LinkRules::loss`].
     pub fn loss(self, chance: f64) -> Self {
         self.set(|link| link.loss = chance)
     }
 
-    /// See [`Link::duplicate`].
+    /// See [`LinkRules::duplicate`].
     pub fn duplicate(self, chance: f64) -> Self {
         self.set(|link| link.duplicate = chance)
     }
 
-    /// See [`Link::reorder`].
+    /// See [`LinkRules::reorder`].
     pub fn reorder(self, chance: f64) -> Self {
         self.set(|link| link.reorder = chance)
     }
 
-    /// See [`Link::corrupt`].
+    /// See [`LinkRules::corrupt`].
     pub fn corrupt(self, chance: f64) -> Self {
         self.set(|link| link.corrupt = chance)
     }
 
-    fn set(self, change: impl Fn(&mut Link)) -> Self {
-        let mut changed = Link::default();
+    fn set(self, change: impl Fn(&mut LinkRules)) -> Self {
+        let mut changed = LinkRules::default();
         change(&mut changed);
-        let Link { loss, duplicate, reorder, corrupt, .. } = changed;
+        let LinkRules { loss, duplicate, reorder, corrupt, .. } = changed;
         let chances = [loss, duplicate, reorder, corrupt];
         assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)), "a chance is 0 to 1");
         self.fabric.with(|world| {

@@ -1,14 +1,16 @@
 //! The receiving half of one end: items in, completions out.
+//!
+//! Repeated names: `Receiver`, one in each fabric.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::datapath::Out;
-use super::eager::Eager;
-use super::planted::Planted;
+use super::datapath::EndOutput;
+use super::eager::SimEager;
+use super::fault::Fault;
 use super::send::Sender;
-use super::wire::{Datagram, Item};
+use super::wire::{SimDatagram, StreamItem};
 use crate::buf::Kind;
-use crate::fabric::outbox::Answer;
+use crate::fabric::outbox::OwedAnswer;
 use crate::fabric::receives::Receives;
 use crate::vi::{AccessError, Posted, RemoteSlice, ViError};
 
@@ -18,16 +20,16 @@ pub(super) struct Receiver {
     /// Items taken, in order.
     pub taken: u64,
     /// Items that came before their turn, or found no receive posted.
-    early: BTreeMap<u64, Item>,
-    incoming: Option<Incoming>,
+    early: BTreeMap<u64, StreamItem>,
+    incoming: Option<IncomingMessage>,
     /// Messages that have reached the fabric, and not yet the program. `None`
     /// stands for a refused notice: there is nothing to place in its turn.
-    placing: VecDeque<Option<Incoming>>,
-    write: Option<Writing>,
+    placing: VecDeque<Option<IncomingMessage>>,
+    write: Option<IncomingWrite>,
 }
 
 #[derive(Debug)]
-struct Incoming {
+struct IncomingMessage {
     posted: Posted,
     len: u64,
     tag: u64,
@@ -36,7 +38,7 @@ struct Incoming {
 
 /// A peer's write that is under way.
 #[derive(Debug)]
-struct Writing {
+struct IncomingWrite {
     to: RemoteSlice,
     result: Result<(), AccessError>,
 }
@@ -52,7 +54,7 @@ impl Receiver {
     }
 
     /// An item arrived. Out of turn it is kept, twice it is ignored.
-    pub(super) fn arrive(&mut self, number: u64, item: Item, planted_overtaking: bool) {
+    pub(super) fn arrive(&mut self, number: u64, item: StreamItem, planted_overtaking: bool) {
         let number = if planted_overtaking { self.taken } else { number };
         if (self.taken..self.taken + EARLY_MAX).contains(&number) {
             self.early.entry(number).or_insert(item);
@@ -64,14 +66,16 @@ impl Receiver {
     pub(super) fn take(
         &mut self,
         sender: &mut Sender,
-        eager: &mut Eager,
-        out: &mut Out<'_>,
+        eager: &mut SimEager,
+        out: &mut EndOutput<'_>,
     ) -> Result<(), ViError> {
         while let Some(item) = self.early.get(&self.taken) {
-            let needs_receive =
-                matches!(item, Item::Begin { .. } | Item::WriteEnd { notify: Some(_), .. });
+            let needs_receive = matches!(
+                item,
+                StreamItem::Begin { .. } | StreamItem::WriteEnd { notify: Some(_), .. }
+            );
             if needs_receive && self.receives.is_empty() {
-                if !out.has(Planted::IgnoresReceives) {
+                if !out.has(Fault::IgnoresReceives) {
                     return self.overtake(sender, eager, out);
                 }
                 self.early.remove(&self.taken);
@@ -90,21 +94,21 @@ impl Receiver {
     fn overtake(
         &mut self,
         sender: &mut Sender,
-        eager: &mut Eager,
-        out: &mut Out<'_>,
+        eager: &mut SimEager,
+        out: &mut EndOutput<'_>,
     ) -> Result<(), ViError> {
         let mut number = self.taken + 1;
         while let Some(item) = self.early.get_mut(&number) {
             let overtakes = matches!(
                 item,
-                Item::Eager(_)
-                    | Item::Read { .. }
-                    | Item::ReadChunk { .. }
-                    | Item::ReadEnd { .. }
-                    | Item::Written { .. }
+                StreamItem::Eager(_)
+                    | StreamItem::Read { .. }
+                    | StreamItem::ReadChunk { .. }
+                    | StreamItem::ReadEnd { .. }
+                    | StreamItem::Written { .. }
             );
             if overtakes {
-                let item = std::mem::replace(item, Item::Overtook);
+                let item = std::mem::replace(item, StreamItem::Overtook);
                 self.apply(item, sender, eager, out)?;
             }
             number += 1;
@@ -114,44 +118,42 @@ impl Receiver {
 
     fn apply(
         &mut self,
-        item: Item,
+        item: StreamItem,
         sender: &mut Sender,
-        eager: &mut Eager,
-        out: &mut Out<'_>,
+        eager: &mut SimEager,
+        out: &mut EndOutput<'_>,
     ) -> Result<(), ViError> {
         match item {
-            Item::Begin { len, tag, kind, bytes } => {
+            StreamItem::Begin { len, tag, kind, bytes } => {
                 self.begin(len, tag, kind.as_ref(), &bytes, out)
             }
-            Item::Chunk { bytes } => self.chunk(&bytes, out),
-            Item::Eager(record) => {
+            StreamItem::Chunk { bytes } => self.chunk(&bytes, out),
+            StreamItem::Eager(record) => {
                 eager.arrive(record, out);
                 Ok(())
             }
-            Item::Read { id, from, len } => {
+            StreamItem::Read { id, from, len } => {
                 sender.answer(match out.keys.check(&from, len, false) {
-                    Ok(()) => Answer::Read { id, from, len, offset: 0 },
-                    Err(why) => Answer::ReadEnd { id, result: Err(why) },
+                    Ok(()) => OwedAnswer::Read { id, from, len, offset: 0 },
+                    Err(why) => OwedAnswer::ReadEnd { id, result: Err(why) },
                 });
                 Ok(())
             }
-            Item::ReadChunk { id, offset, bytes } => sender.read_chunk(id, offset, &bytes),
-            Item::ReadEnd { id, result } | Item::Written { id, result } => {
+            StreamItem::ReadChunk { id, offset, bytes } => sender.read_chunk(id, offset, &bytes),
+            StreamItem::ReadEnd { id, result } | StreamItem::Written { id, result } => {
                 sender.outbox.answered(id, result, out.notices)
             }
-            Item::Write { to, len } => {
+            StreamItem::Write { to, len } => {
                 let result = match out.keys.check(&to, len, true) {
-                    Err(AccessError::OutOfBounds { .. }) if out.has(Planted::IgnoresBounds) => {
-                        Ok(())
-                    }
+                    Err(AccessError::OutOfBounds { .. }) if out.has(Fault::IgnoresBounds) => Ok(()),
                     result => result,
                 };
-                self.write = Some(Writing { to, result });
+                self.write = Some(IncomingWrite { to, result });
                 Ok(())
             }
-            Item::Overtook => Ok(()),
-            Item::WriteChunk { offset, bytes } => self.write_chunk(offset, &bytes, out),
-            Item::WriteEnd { id, notify } => self.write_end((id, notify), sender, out),
+            StreamItem::Overtook => Ok(()),
+            StreamItem::WriteChunk { offset, bytes } => self.write_chunk(offset, &bytes, out),
+            StreamItem::WriteEnd { id, notify } => self.write_end((id, notify), sender, out),
         }
     }
 
@@ -161,7 +163,7 @@ impl Receiver {
         tag: u64,
         kind: Option<&Kind>,
         bytes: &[u8],
-        out: &mut Out<'_>,
+        out: &mut EndOutput<'_>,
     ) -> Result<(), ViError> {
         if self.incoming.is_some() {
             return Err(ViError::Protocol("a message inside a message"));
@@ -172,18 +174,18 @@ impl Receiver {
             self.receives.put_back(posted);
             return Err(why);
         }
-        self.incoming = Some(Incoming { posted, len, tag, got: 0 });
+        self.incoming = Some(IncomingMessage { posted, len, tag, got: 0 });
         self.chunk(bytes, out)
     }
 
-    fn chunk(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), ViError> {
+    fn chunk(&mut self, bytes: &[u8], out: &mut EndOutput<'_>) -> Result<(), ViError> {
         let stray = ViError::Protocol("bytes of no message");
         let incoming = self.incoming.as_mut().ok_or(stray)?;
         let left = incoming.len - incoming.got;
         if bytes.len() as u64 > left {
             return Err(ViError::Protocol("more bytes than the message announced"));
         }
-        let kept = bytes.len() - usize::from(out.has(Planted::LosesLastByte) && bytes.len() > 1);
+        let kept = bytes.len() - usize::from(out.has(Fault::LosesLastByte) && bytes.len() > 1);
         incoming.posted.descriptor_mut().scatter(incoming.got, &bytes[..kept]);
         incoming.got += bytes.len() as u64;
         if incoming.got == incoming.len {
@@ -193,13 +195,18 @@ impl Receiver {
         Ok(())
     }
 
-    fn write_chunk(&mut self, offset: u64, bytes: &[u8], out: &Out<'_>) -> Result<(), ViError> {
+    fn write_chunk(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        out: &EndOutput<'_>,
+    ) -> Result<(), ViError> {
         let stray = ViError::Protocol("bytes of no write");
-        let Writing { to, result } = self.write.as_mut().ok_or(stray)?;
+        let IncomingWrite { to, result } = self.write.as_mut().ok_or(stray)?;
         if result.is_ok() {
             let place = to.key.at(to.offset.saturating_add(offset));
             match out.keys.write(&place, bytes) {
-                Err(AccessError::OutOfBounds { .. }) if out.has(Planted::IgnoresBounds) => {}
+                Err(AccessError::OutOfBounds { .. }) if out.has(Fault::IgnoresBounds) => {}
                 written => *result = written,
             }
         }
@@ -210,16 +217,16 @@ impl Receiver {
         &mut self,
         (id, notify): (u64, Option<u64>),
         sender: &mut Sender,
-        out: &mut Out<'_>,
+        out: &mut EndOutput<'_>,
     ) -> Result<(), ViError> {
-        let stray = ViError::Protocol("the end of no write");
-        let Writing { result, .. } = self.write.take().ok_or(stray)?;
-        sender.answer(Answer::Written { id, result });
+        let stray = ViError::Protocol("the end of a write that has not begun");
+        let IncomingWrite { result, .. } = self.write.take().ok_or(stray)?;
+        sender.answer(OwedAnswer::Written { id, result });
         match notify {
             Some(tag) if result.is_ok() => {
                 let posted =
                     self.receives.next().expect("there is one, or it would not be its turn");
-                self.placing.push_back(Some(Incoming { posted, len: 0, tag, got: 0 }));
+                self.placing.push_back(Some(IncomingMessage { posted, len: 0, tag, got: 0 }));
                 out.placing += 1;
             }
             Some(_) => {
@@ -233,10 +240,10 @@ impl Receiver {
     }
 
     /// Hands the oldest whole message to the program.
-    pub(super) fn place(&mut self, out: &mut Out<'_>) {
+    pub(super) fn place(&mut self, out: &mut EndOutput<'_>) {
         let Some(next) = self.placing.pop_front() else { return };
         match next {
-            Some(Incoming { posted, len, tag, .. }) => {
+            Some(IncomingMessage { posted, len, tag, .. }) => {
                 self.receives.complete(posted, len, tag, out.notices);
             }
             None => self.receives.placed += 1,
@@ -244,14 +251,14 @@ impl Receiver {
     }
 
     /// Hands over all whole messages, because there is no later.
-    pub(super) fn place_all(&mut self, out: &mut Out<'_>) {
+    pub(super) fn place_all(&mut self, out: &mut EndOutput<'_>) {
         while !self.placing.is_empty() {
             self.place(out);
         }
     }
 
     /// A message of the unreliable level.
-    pub(super) fn datagram(&mut self, datagram: &Datagram, out: &mut Out<'_>) {
+    pub(super) fn datagram(&mut self, datagram: &SimDatagram, out: &mut EndOutput<'_>) {
         let Some(mut posted) = self.receives.next() else {
             self.receives.dropped += 1;
             return;

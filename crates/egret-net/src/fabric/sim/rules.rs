@@ -10,7 +10,7 @@ use crate::rt::Instant;
 /// How one direction of a link behaves. Chances are between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct Link {
+pub struct LinkRules {
     /// From leaving to arriving.
     pub latency: Duration,
     /// Bytes per second; frames queue behind one another.
@@ -27,7 +27,7 @@ pub struct Link {
     pub corrupt: f64,
 }
 
-impl Default for Link {
+impl Default for LinkRules {
     /// A good local network: 10 µs, 1.25 GB/s, no faults.
     fn default() -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Default for Link {
 
 /// What becomes of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct FrameFate {
     pub arrives: Instant,
     /// When its double arrives, if it has one.
     pub again: Option<Instant>,
@@ -52,21 +52,21 @@ pub(super) struct Fate {
 
 /// The links of a world, and which of them are cut.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
-    default: Link,
-    links: BTreeMap<(NodeId, NodeId), Link>,
+pub(super) struct NetworkRules {
+    default: LinkRules,
+    links: BTreeMap<(NodeId, NodeId), LinkRules>,
     /// When a link's last frame will have left.
     busy: BTreeMap<(NodeId, NodeId), Instant>,
     cuts: BTreeSet<(NodeId, NodeId)>,
 }
 
-impl Rules {
-    pub(super) fn set_default(&mut self, change: impl Fn(&mut Link)) {
+impl NetworkRules {
+    pub(super) fn set_default(&mut self, change: impl Fn(&mut LinkRules)) {
         change(&mut self.default);
         self.links.values_mut().for_each(change);
     }
 
-    pub(super) fn set(&mut self, from: NodeId, to: NodeId, change: impl Fn(&mut Link)) {
+    pub(super) fn set(&mut self, from: NodeId, to: NodeId, change: impl Fn(&mut LinkRules)) {
         let default = self.default;
         change(self.links.entry((from, to)).or_insert(default));
     }
@@ -86,7 +86,7 @@ impl Rules {
         bytes: u64,
         now: Instant,
         rng: &mut Rng,
-    ) -> Option<Fate> {
+    ) -> Option<FrameFate> {
         let link = *self.links.get(&(from, to)).unwrap_or(&self.default);
         let busy = self.busy.entry((from, to)).or_default();
         let left = (*busy).max(now) + sending_time(bytes, link.bandwidth);
@@ -104,7 +104,7 @@ impl Rules {
         let arrives = left + link.latency + held(rng);
         let again =
             rng.chance(link.duplicate).then(|| arrives + link.latency.mul_f64(rng.fraction()));
-        Some(Fate { arrives, again, damaged: rng.chance(link.corrupt) })
+        Some(FrameFate { arrives, again, damaged: rng.chance(link.corrupt) })
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn frames_queue_behind_one_another() {
-        let mut rules = Rules::default();
+        let mut rules = NetworkRules::default();
         let mut rng = Rng::new(1);
         let start = Instant::from_nanos(0);
         let first = rules.fate((0, 1), 1_250_000, start, &mut rng).unwrap();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn chances_are_kept_and_cuts_are_one_way() {
-        let mut rules = Rules::default();
+        let mut rules = NetworkRules::default();
         rules.set(0, 1, |link| link.loss = 0.3);
         let mut rng = Rng::new(7);
         let lost = (0..10_000)

@@ -2,15 +2,17 @@
 //!
 //! The order is the [outbox](crate::fabric::outbox)'s. What left is kept until the
 //! peer says that it has taken it.
+//!
+//! Repeated names: `Sender`, one in each fabric.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::datapath::Out;
-use super::eager::Record;
-use super::planted::Planted;
-use super::wire::{Counts, Item};
-use crate::fabric::outbox::{Answer, Outbox, Outgoing};
+use super::datapath::EndOutput;
+use super::eager::EagerRecord;
+use super::fault::Fault;
+use super::wire::{SimCounts, StreamItem};
+use crate::fabric::outbox::{Outbox, OutgoingTransfer, OwedAnswer};
 use crate::rt::Instant;
 use crate::vi::{Keys, Op, Posted, Reliability, ViError};
 
@@ -19,15 +21,15 @@ pub(super) struct Sender {
     pub outbox: Outbox,
     next_item: u64,
     unacked: VecDeque<Unacked>,
-    peer: Counts,
+    peer: SimCounts,
     /// Eager messages that wait for bulk, which they do by a planted fault alone.
-    held: Vec<Record>,
+    held: Vec<EagerRecord>,
 }
 
 #[derive(Debug)]
 struct Unacked {
     number: u64,
-    item: Item,
+    item: StreamItem,
     since: Instant,
 }
 
@@ -38,7 +40,7 @@ const WINDOW: usize = 64;
 
 impl Sender {
     pub(super) fn new(reliability: Reliability) -> Self {
-        let (outbox, peer) = (Outbox::new(reliability), Counts::default());
+        let (outbox, peer) = (Outbox::new(reliability), SimCounts::default());
         Self { outbox, next_item: 0, unacked: VecDeque::new(), peer, held: Vec::new() }
     }
 
@@ -47,44 +49,44 @@ impl Sender {
         !self.unacked.is_empty() || self.outbox.outstanding() > 0
     }
 
-    pub(super) fn push(&mut self, posted: Posted, out: &mut Out<'_>) {
+    pub(super) fn push(&mut self, posted: Posted, out: &mut EndOutput<'_>) {
         self.outbox.push(posted);
         self.pump(out);
     }
 
     /// Emits an eager message, which has a window of its own.
-    pub(super) fn push_eager(&mut self, record: Record, out: &mut Out<'_>) {
+    pub(super) fn push_eager(&mut self, record: EagerRecord, out: &mut EndOutput<'_>) {
         let is_bulk = self.outbox.current.is_some() || !self.held.is_empty();
-        if is_bulk && out.has(Planted::TalkWaits) {
+        if is_bulk && out.has(Fault::TalkWaits) {
             return self.held.push(record);
         }
-        self.emit(Item::Eager(record), out);
+        self.emit(StreamItem::Eager(record), out);
     }
 
-    fn emit(&mut self, item: Item, out: &mut Out<'_>) {
+    fn emit(&mut self, item: StreamItem, out: &mut EndOutput<'_>) {
         let number = self.next_item;
         self.next_item += 1;
         self.unacked.push_back(Unacked { number, item: item.clone(), since: out.now });
         out.items.push((number, item));
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) {
+    pub(super) fn answer(&mut self, answer: OwedAnswer) {
         self.outbox.answers.push_back(answer);
     }
 
     /// Emits what the window and the peer's receives allow.
-    pub(super) fn pump(&mut self, out: &mut Out<'_>) {
+    pub(super) fn pump(&mut self, out: &mut EndOutput<'_>) {
         while let Some(item) = self.next(out) {
             self.emit(item, out);
         }
         if self.outbox.outstanding() == 0 {
             for record in std::mem::take(&mut self.held) {
-                self.emit(Item::Eager(record), out);
+                self.emit(StreamItem::Eager(record), out);
             }
         }
     }
 
-    fn next(&mut self, out: &mut Out<'_>) -> Option<Item> {
+    fn next(&mut self, out: &mut EndOutput<'_>) -> Option<StreamItem> {
         // Reads and answers have places of their own: they overtake a message
         // that waits for a receive with all its chunks under way.
         if self.unacked.len() >= 2 * WINDOW {
@@ -94,7 +96,7 @@ impl Sender {
             return Some(self.next_of_answer(answer, out.keys));
         }
         if let Some((id, from, len)) = self.outbox.next_read() {
-            return Some(Item::Read { id, from, len });
+            return Some(StreamItem::Read { id, from, len });
         }
         if self.unacked.len() >= WINDOW {
             return None;
@@ -102,60 +104,67 @@ impl Sender {
         if let Some(current) = self.outbox.current.take() {
             return Some(self.next_of(current, out));
         }
-        let receives =
-            if out.has(Planted::IgnoresReceives) { u64::MAX } else { self.peer.receives };
+        let receives = if out.has(Fault::IgnoresReceives) { u64::MAX } else { self.peer.receives };
         let posted = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives))?;
         Some(self.begin(posted, out))
     }
 
-    fn begin(&mut self, posted: Posted, out: &mut Out<'_>) -> Item {
+    fn begin(&mut self, posted: Posted, out: &mut EndOutput<'_>) -> StreamItem {
         let descriptor = posted.descriptor();
         let len = descriptor.len();
         if let Op::Write { to, notify } = posted.op() {
             self.outbox.messages += u64::from(*notify);
-            let item = Item::Write { to: *to, len };
-            self.outbox.current = Some(Outgoing { posted, offset: 0 });
+            let item = StreamItem::Write { to: *to, len };
+            self.outbox.current = Some(OutgoingTransfer { posted, offset: 0 });
             return item;
         }
         self.outbox.messages += 1;
-        let tag = if out.has(Planted::ShortTag) {
+        let tag = if out.has(Fault::ShortTag) {
             descriptor.tag() & 0xffff_ffff
         } else {
             descriptor.tag()
         };
         let bytes = piece(&posted, 0);
-        let item =
-            Item::Begin { len, tag, kind: descriptor.kind().cloned(), bytes: Arc::clone(&bytes) };
-        self.went(Outgoing { posted, offset: bytes.len() as u64 }, out);
+        let item = StreamItem::Begin {
+            len,
+            tag,
+            kind: descriptor.kind().cloned(),
+            bytes: Arc::clone(&bytes),
+        };
+        self.went(OutgoingTransfer { posted, offset: bytes.len() as u64 }, out);
         item
     }
 
-    fn next_of(&mut self, current: Outgoing, out: &mut Out<'_>) -> Item {
-        let Outgoing { posted, offset } = current;
+    fn next_of(&mut self, current: OutgoingTransfer, out: &mut EndOutput<'_>) -> StreamItem {
+        let OutgoingTransfer { posted, offset } = current;
         let bytes = piece(&posted, offset);
         let end = offset + bytes.len() as u64;
         match *posted.op() {
             Op::Write { notify, .. } if bytes.is_empty() => {
                 let tag = posted.descriptor().tag();
                 let id = self.outbox.ask(posted);
-                Item::WriteEnd { id, notify: notify.then_some(tag) }
+                StreamItem::WriteEnd { id, notify: notify.then_some(tag) }
             }
             Op::Write { .. } => {
-                self.outbox.current = Some(Outgoing { posted, offset: end });
-                Item::WriteChunk { offset, bytes }
+                self.outbox.current = Some(OutgoingTransfer { posted, offset: end });
+                StreamItem::WriteChunk { offset, bytes }
             }
             _ => {
-                self.went(Outgoing { posted, offset: end }, out);
-                Item::Chunk { bytes }
+                self.went(OutgoingTransfer { posted, offset: end }, out);
+                StreamItem::Chunk { bytes }
             }
         }
     }
 
     /// Notes that a send's bytes up to `offset` are in the item about to leave.
-    fn went(&mut self, Outgoing { posted, offset }: Outgoing, out: &mut Out<'_>) {
+    fn went(
+        &mut self,
+        OutgoingTransfer { posted, offset }: OutgoingTransfer,
+        out: &mut EndOutput<'_>,
+    ) {
         if offset < posted.descriptor().len() {
-            self.outbox.current = Some(Outgoing { posted, offset });
-        } else if out.has(Planted::CompletesEarly) {
+            self.outbox.current = Some(OutgoingTransfer { posted, offset });
+        } else if out.has(Fault::CompletesEarly) {
             let (len, tag) = (posted.descriptor().len(), posted.descriptor().tag());
             posted.complete(len, tag, out.notices);
         } else {
@@ -164,31 +173,31 @@ impl Sender {
     }
 
     /// The next item of an answer; what is left of it waits for its turn.
-    fn next_of_answer(&mut self, answer: Answer, keys: &Keys) -> Item {
+    fn next_of_answer(&mut self, answer: OwedAnswer, keys: &Keys) -> StreamItem {
         match answer {
-            Answer::Read { id, len, offset, .. } if offset == len => {
-                Item::ReadEnd { id, result: Ok(()) }
+            OwedAnswer::Read { id, len, offset, .. } if offset == len => {
+                StreamItem::ReadEnd { id, result: Ok(()) }
             }
-            Answer::Read { id, from, len, offset } => {
+            OwedAnswer::Read { id, from, len, offset } => {
                 let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
                 let mut bytes = vec![0; n];
                 let place = from.key.at(from.offset + offset);
                 // The key may have been revoked since the read was admitted.
                 if let Err(why) = keys.read(&place, &mut bytes) {
-                    return Item::ReadEnd { id, result: Err(why) };
+                    return StreamItem::ReadEnd { id, result: Err(why) };
                 }
                 // Last in the queue: reads take turns, so a short one overtakes a long one.
-                let left = Answer::Read { id, from, len, offset: offset + n as u64 };
+                let left = OwedAnswer::Read { id, from, len, offset: offset + n as u64 };
                 self.outbox.answers.push_back(left);
-                Item::ReadChunk { id, offset, bytes: bytes.into() }
+                StreamItem::ReadChunk { id, offset, bytes: bytes.into() }
             }
-            Answer::ReadEnd { id, result } => Item::ReadEnd { id, result },
-            Answer::Written { id, result } => Item::Written { id, result },
+            OwedAnswer::ReadEnd { id, result } => StreamItem::ReadEnd { id, result },
+            OwedAnswer::Written { id, result } => StreamItem::Written { id, result },
         }
     }
 
     /// The peer says how far it is.
-    pub(super) fn hear(&mut self, counts: Counts, out: &mut Out<'_>) {
+    pub(super) fn hear(&mut self, counts: SimCounts, out: &mut EndOutput<'_>) {
         self.peer.taken = self.peer.taken.max(counts.taken);
         self.peer.receives = self.peer.receives.max(counts.receives);
         self.peer.placed = self.peer.placed.max(counts.placed);
@@ -200,7 +209,7 @@ impl Sender {
     }
 
     /// The oldest item again, if it has been under way since before `since`.
-    pub(super) fn retransmit(&mut self, since: Instant, out: &mut Out<'_>) -> bool {
+    pub(super) fn retransmit(&mut self, since: Instant, out: &mut EndOutput<'_>) -> bool {
         let now = out.now;
         let Some(oldest) = self.unacked.front_mut().filter(|item| item.since <= since) else {
             return false;

@@ -14,21 +14,21 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::SimFabric;
-use super::world::World;
-use crate::fabric::Seen;
+use super::world::SimWorld;
+use crate::fabric::EventCount;
 use crate::rt::{self, Instant};
 
 /// The threads of a world. The first is the one that entered it.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    all: Vec<Member>,
+    all: Vec<SimThread>,
     /// Whose turn it is.
     running: usize,
     /// How often the turn was handed on.
     switches: u64,
     /// Looks at the network in this turn.
     looks: u64,
-    over: Option<Over>,
+    over: Option<WorldEnd>,
     /// What the first of them that panicked did so with.
     panicked: Option<String>,
     /// Whether nodes have threads of their own.
@@ -41,33 +41,33 @@ pub(super) struct Threads {
 }
 
 #[derive(Debug)]
-struct Member {
+struct SimThread {
     os: std::thread::Thread,
     name: Arc<str>,
-    state: State,
+    state: ThreadState,
     /// Whether it was unparked since its last park.
     is_unparked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
+enum ThreadState {
     Runs,
-    Waits(Wait),
+    Waits(ThreadWait),
     Ended,
 }
 
 /// What ends a wait, besides being unparked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Wait {
+pub(super) struct ThreadWait {
     /// More has happened than this.
-    pub seen: Option<Seen>,
+    pub seen: Option<EventCount>,
     pub until: Option<Instant>,
     since: Instant,
 }
 
 /// Why no thread runs any more.
 #[derive(Debug, Clone)]
-enum Over {
+enum WorldEnd {
     /// The world was left.
     Left,
     /// The world has come to a halt, with this report, or a plan of it has panicked.
@@ -78,7 +78,7 @@ enum Over {
 struct WorldOver;
 
 /// What the thread that waits is to do.
-enum Next {
+enum NextThread {
     /// Its wait has ended.
     Mine,
     /// Another has the turn.
@@ -93,7 +93,7 @@ impl Threads {
         let os = rt::this_thread();
         if self.all.is_empty() {
             let name = os.name().unwrap_or("the first").into();
-            self.all.push(Member { os, name, state: State::Runs, is_unparked: false });
+            self.all.push(SimThread { os, name, state: ThreadState::Runs, is_unparked: false });
             return 0;
         }
         let found = self.all.iter().position(|member| member.os.id() == os.id());
@@ -111,7 +111,7 @@ impl Threads {
 
     /// Threads that were spawned and have not ended.
     pub(super) fn spawned(&self) -> usize {
-        self.all.iter().skip(1).filter(|member| member.state != State::Ended).count()
+        self.all.iter().skip(1).filter(|member| member.state != ThreadState::Ended).count()
     }
 
     /// A thread that has the turn looks at the network once more.
@@ -122,18 +122,18 @@ impl Threads {
 
     fn is_ready(&self, at: usize, now: Instant, happened: u64) -> bool {
         let member = &self.all[at];
-        let State::Waits(wait) = member.state else { return false };
+        let ThreadState::Waits(wait) = member.state else { return false };
         // A word to a thread that parks ends no wait for the network.
         wait.seen.is_none() && member.is_unparked
             || wait.until.is_some_and(|until| now >= until)
-            || wait.seen.is_some_and(|Seen(seen)| seen != happened)
+            || wait.seen.is_some_and(|EventCount(seen)| seen != happened)
     }
 
     /// When the next wait ends by itself.
     fn next_until(&self) -> Option<Instant> {
-        let until = |member: &Member| match member.state {
-            State::Waits(wait) => wait.until,
-            State::Runs | State::Ended => None,
+        let until = |member: &SimThread| match member.state {
+            ThreadState::Waits(wait) => wait.until,
+            ThreadState::Runs | ThreadState::Ended => None,
         };
         self.all.iter().filter_map(until).min()
     }
@@ -141,35 +141,41 @@ impl Threads {
     /// Whether the first thread has waited for an hour, without end.
     fn is_stalled(&self, now: Instant) -> bool {
         let first = self.all.first().map(|first| first.state);
-        matches!(first, Some(State::Waits(Wait { until: None, since, .. })) if now - since > STALLED)
+        matches!(first, Some(ThreadState::Waits(ThreadWait { until: None, since, .. })) if now - since > STALLED)
     }
 
     /// Who waits, and for how long.
     fn print(&self) -> String {
-        let line = |member: &Member| match member.state {
-            State::Waits(Wait { until: Some(until), .. }) => {
+        let line = |member: &SimThread| match member.state {
+            ThreadState::Waits(ThreadWait { until: Some(until), .. }) => {
                 format!("{} waits until {until:?}\n", member.name)
             }
-            State::Waits(_) => format!("{} waits for ever\n", member.name),
-            State::Runs => format!("{} runs\n", member.name),
-            State::Ended => String::new(),
+            ThreadState::Waits(_) => format!("{} waits for ever\n", member.name),
+            ThreadState::Runs => format!("{} runs\n", member.name),
+            ThreadState::Ended => String::new(),
         };
         self.all.iter().map(line).collect()
     }
 }
 
-impl World {
+impl SimWorld {
     /// Hands the turn to one of those that can run, by the seed.
-    fn choose(&mut self, me: Option<usize>) -> Next {
+    fn choose(&mut self, me: Option<usize>) -> NextThread {
         let Self { now, happened, .. } = *self;
         let threads = &self.threads;
         let ready: Vec<_> =
             (0..threads.all.len()).filter(|at| threads.is_ready(*at, now, happened)).collect();
-        let Some(at) = ready.get(self.rng.below(ready.len())).copied() else { return Next::Nobody };
+        let Some(at) = ready.get(self.rng.below(ready.len())).copied() else {
+            return NextThread::Nobody;
+        };
         self.trace.mix(&[now.as_nanos(), at as u64]);
         self.seen = now;
         self.threads.give(at);
-        if Some(at) == me { Next::Mine } else { Next::Other(self.threads.all[at].os.clone()) }
+        if Some(at) == me {
+            NextThread::Mine
+        } else {
+            NextThread::Other(self.threads.all[at].os.clone())
+        }
     }
 
     /// Something happens: the next event, or the end of a wait. `false` if there is neither.
@@ -191,9 +197,9 @@ impl World {
 impl Threads {
     fn give(&mut self, at: usize) {
         let member = &mut self.all[at];
-        let parks = matches!(member.state, State::Waits(Wait { seen: None, .. }));
+        let parks = matches!(member.state, ThreadState::Waits(ThreadWait { seen: None, .. }));
         member.is_unparked &= !parks;
-        member.state = State::Runs;
+        member.state = ThreadState::Runs;
         (self.running, self.looks) = (at, 0);
         self.switches += 1;
     }
@@ -201,7 +207,7 @@ impl Threads {
     /// The thread that has the turn counts as ended, and the first one goes on. Its name.
     fn lose(&mut self) -> Arc<str> {
         let member = &mut self.all[self.running];
-        member.state = State::Ended;
+        member.state = ThreadState::Ended;
         let name = Arc::clone(&member.name);
         self.give(0);
         name
@@ -234,7 +240,7 @@ impl SimFabric {
         }
         let report = self.report();
         let why = format!("a plan of this world panicked: {}\n{report}", text(&*why));
-        self.look_in(|world| _ = world.threads.over.get_or_insert(Over::Halted(why)));
+        self.look_in(|world| _ = world.threads.over.get_or_insert(WorldEnd::Halted(why)));
     }
 
     /// Starts a thread, which runs when somebody waits.
@@ -261,9 +267,9 @@ impl SimFabric {
         };
         let os = rt::spawn_on_machine(name, run)?.thread().clone();
         self.look_in(|world| {
-            let wait = Wait { seen: None, until: None, since: world.now };
-            let (name, state) = (name.into(), State::Waits(wait));
-            world.threads.all.push(Member { os: os.clone(), name, state, is_unparked: true });
+            let wait = ThreadWait { seen: None, until: None, since: world.now };
+            let (name, state) = (name.into(), ThreadState::Waits(wait));
+            world.threads.all.push(SimThread { os: os.clone(), name, state, is_unparked: true });
         });
         Ok(rt::Thread::of(os))
     }
@@ -278,17 +284,17 @@ impl SimFabric {
     }
 
     /// The calling thread waits, and others run.
-    pub(super) fn give_way(&self, seen: Option<Seen>, until: Option<Instant>) {
+    pub(super) fn give_way(&self, seen: Option<EventCount>, until: Option<Instant>) {
         let me = self.look_in(|world| {
             let me = world.threads.me();
-            let wait = Wait { seen, until, since: world.now };
-            world.threads.all[me].state = State::Waits(wait);
+            let wait = ThreadWait { seen, until, since: world.now };
+            world.threads.all[me].state = ThreadState::Waits(wait);
             me
         });
         if self.leave_if_over(me, until) {
             return;
         }
-        if let Next::Other(next) = self.hand_on(Some(me)) {
+        if let NextThread::Other(next) = self.hand_on(Some(me)) {
             next.unpark();
             self.wait_for_turn(me);
         }
@@ -296,13 +302,13 @@ impl SimFabric {
     }
 
     /// Carries out what happens until somebody can run.
-    fn hand_on(&self, me: Option<usize>) -> Next {
+    fn hand_on(&self, me: Option<usize>) -> NextThread {
         loop {
             let next = self.look_in(|world| world.choose(me));
-            if !matches!(next, Next::Nobody) {
+            if !matches!(next, NextThread::Nobody) {
                 return next;
             }
-            if !self.with(World::advance) {
+            if !self.with(SimWorld::advance) {
                 self.halt();
             }
             let first = self.look_in(|world| {
@@ -312,7 +318,7 @@ impl SimFabric {
                 Some(threads.all[0].os.clone())
             });
             if let Some(first) = first {
-                return if me == Some(0) { Next::Mine } else { Next::Other(first) };
+                return if me == Some(0) { NextThread::Mine } else { NextThread::Other(first) };
             }
         }
     }
@@ -321,7 +327,7 @@ impl SimFabric {
     fn halt(&self) {
         let (waiting, report) = (self.look_in(|world| world.threads.print()), self.report());
         let why = format!("everybody waits and nothing will happen:\n{waiting}{report}");
-        self.look_in(|world| world.threads.over = Some(Over::Halted(why)));
+        self.look_in(|world| world.threads.over = Some(WorldEnd::Halted(why)));
     }
 
     /// Sleeps until it is the thread's turn.
@@ -337,7 +343,7 @@ impl SimFabric {
             before = switches;
             if me == 0 && sleeps > SLEEPS && !std::thread::panicking() {
                 let waiting = self.look_in(|world| {
-                    world.threads.over = Some(Over::Left);
+                    world.threads.over = Some(WorldEnd::Left);
                     world.threads.print()
                 });
                 panic!("a thread has neither waited nor ended for long:\n{waiting}");
@@ -353,7 +359,7 @@ impl SimFabric {
         // What waits while it unwinds finds its time passed.
         self.look_in(|world| {
             world.now = until.map_or(world.now, |until| world.now.max(until));
-            world.threads.all[me].state = State::Runs;
+            world.threads.all[me].state = ThreadState::Runs;
         });
         match over {
             _ if std::thread::panicking() => {
@@ -362,8 +368,8 @@ impl SimFabric {
                 }
                 true
             }
-            Over::Halted(why) if me == 0 => panic!("{why}"),
-            Over::Left if me == 0 && until.is_none() => {
+            WorldEnd::Halted(why) if me == 0 => panic!("{why}"),
+            WorldEnd::Left if me == 0 && until.is_none() => {
                 panic!("this world is over, and nothing will end a wait without end")
             }
             _ if me == 0 => true,
@@ -390,7 +396,7 @@ impl SimFabric {
     fn end_thread(&self, me: usize) {
         let over = self.look_in(|world| {
             let threads = &mut world.threads;
-            threads.all[me].state = State::Ended;
+            threads.all[me].state = ThreadState::Ended;
             let is_over = threads.over.is_some();
             if is_over {
                 threads.give(0);
@@ -398,10 +404,10 @@ impl SimFabric {
             is_over.then(|| threads.all[0].os.clone())
         });
         let next = match over {
-            Some(first) => Next::Other(first),
+            Some(first) => NextThread::Other(first),
             None => self.hand_on(None),
         };
-        if let Next::Other(next) = next {
+        if let NextThread::Other(next) = next {
             next.unpark();
         }
     }
@@ -417,8 +423,8 @@ impl SimFabric {
         loop {
             let next = self.look_in(|world| {
                 let threads = &mut world.threads;
-                threads.over.get_or_insert(Over::Left);
-                let lives = |member: &Member| member.state != State::Ended;
+                threads.over.get_or_insert(WorldEnd::Left);
+                let lives = |member: &SimThread| member.state != ThreadState::Ended;
                 let at = (1..threads.all.len()).find(|at| lives(&threads.all[*at]))?;
                 threads.give(at);
                 Some(threads.all[at].os.clone())

@@ -13,13 +13,13 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Debug)]
 pub(super) struct Trace {
-    last: VecDeque<Entry>,
+    last: VecDeque<TraceEntry>,
     digest: u64,
 }
 
 /// One event: formatted only if somebody asks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct TraceEntry {
     pub at: Instant,
     pub from: usize,
     pub to: usize,
@@ -34,7 +34,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    pub(super) fn add(&mut self, entry: Entry) {
+    pub(super) fn add(&mut self, entry: TraceEntry) {
         let numbers = [entry.at.as_nanos(), entry.from as u64, entry.to as u64, entry.number];
         self.mix(&numbers);
         self.digest = fingerprint(self.digest, entry.what.as_bytes());
@@ -57,7 +57,7 @@ impl Trace {
 
     pub(super) fn print(&self, name: impl Fn(usize) -> String) -> String {
         let mut text = String::new();
-        for Entry { at, from, to, what, number } in &self.last {
+        for TraceEntry { at, from, to, what, number } in &self.last {
             let (from, to) = (name(*from), name(*to));
             writeln!(text, "{at:>14?}  {from} -> {to}  {what} {number}")
                 .expect("a string takes all");

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::eager::Record;
+use super::eager::EagerRecord;
 use crate::buf::Kind;
-use crate::fabric::hub::Refusal;
+use crate::fabric::common::ConnectRefusal;
 use crate::vi::{AccessError, Lane, RemoteSlice, ViError};
 
 /// Index of a node in its world.
@@ -17,7 +17,7 @@ pub(super) type NodeId = usize;
 pub(super) type EndId = u64;
 
 #[derive(Debug, Clone)]
-pub(super) struct Frame {
+pub(super) struct SimFrame {
     pub from: NodeId,
     /// Which life of the sender sent it: a restart does not answer for the dead.
     pub from_life: u32,
@@ -25,32 +25,32 @@ pub(super) struct Frame {
     pub to: NodeId,
     /// `None` while the connector does not know it.
     pub to_end: Option<EndId>,
-    pub body: Body,
+    pub body: FrameBody,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Body {
+pub(super) enum FrameBody {
     /// The bytes of a [`Hello`](crate::vi::Hello).
     Connect(Vec<u8>),
     Accept,
-    Refuse(Refusal),
+    Refuse(ConnectRefusal),
     /// Somebody listens, and has not accepted yet.
     Queued,
     /// A message of the unreliable level.
-    Datagram(Datagram),
+    Datagram(SimDatagram),
     /// The next item of the reliable stream.
-    Item(Counts, u64, Item),
+    Item(SimCounts, u64, StreamItem),
     /// Nothing but the counts.
-    Ack(Counts),
+    Ack(SimCounts),
     /// Asks for an [`Ack`](Self::Ack), and says how far the lanes of eager messages were sent.
-    Ping(Counts, [u64; 2]),
+    Ping(SimCounts, [u64; 2]),
     /// The end that sends this takes part in the connection no more.
-    Gone(Farewell),
+    Gone(SimCloseReason),
 }
 
 /// What one end of a connection has seen and allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
+pub(super) struct SimCounts {
     /// Items of the peer's stream taken, in order.
     pub taken: u64,
     /// Receives posted, ever.
@@ -62,7 +62,7 @@ pub(super) struct Counts {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Datagram {
+pub(super) struct SimDatagram {
     /// Of an eager message its lane and position.
     pub eager: Option<(Lane, u64)>,
     pub tag: u64,
@@ -72,13 +72,13 @@ pub(super) struct Datagram {
 
 /// The reliable stream: messages in chunks, and remote reads and writes.
 #[derive(Debug, Clone)]
-pub(super) enum Item {
+pub(super) enum StreamItem {
     /// A message begins, with its first bytes; chunks follow if there are more.
     Begin { len: u64, tag: u64, kind: Option<Kind>, bytes: Arc<[u8]> },
     /// More bytes of the message that began last.
     Chunk { bytes: Arc<[u8]> },
     /// An eager message.
-    Eager(Record),
+    Eager(EagerRecord),
     /// Asks for bytes of exposed memory.
     Read { id: u64, from: RemoteSlice, len: u64 },
     /// Some bytes that were asked for.
@@ -98,7 +98,7 @@ pub(super) enum Item {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Farewell {
+pub(super) enum SimCloseReason {
     /// It was closed.
     Closed,
     /// It failed, and this is why.
@@ -107,7 +107,7 @@ pub(super) enum Farewell {
     Unknown,
 }
 
-impl Farewell {
+impl SimCloseReason {
     /// What the other end is to make of it.
     pub(super) fn into_error(self) -> ViError {
         match self {
@@ -121,7 +121,7 @@ impl Farewell {
 /// Bytes that a header costs on a simulated link.
 const HEADER: u64 = 64;
 
-impl Body {
+impl FrameBody {
     /// Bytes on the link, for the time they take.
     pub(super) fn wire_len(&self) -> u64 {
         HEADER + self.payload().map_or(0, |bytes| bytes.len() as u64)
@@ -159,18 +159,18 @@ impl Body {
             Self::Item(
                 _,
                 _,
-                Item::Begin { bytes, .. }
-                | Item::Chunk { bytes }
-                | Item::Eager(Record { bytes, .. })
-                | Item::ReadChunk { bytes, .. }
-                | Item::WriteChunk { bytes, .. },
+                StreamItem::Begin { bytes, .. }
+                | StreamItem::Chunk { bytes }
+                | StreamItem::Eager(EagerRecord { bytes, .. })
+                | StreamItem::ReadChunk { bytes, .. }
+                | StreamItem::WriteChunk { bytes, .. },
             ) => Some(bytes),
             _ => None,
         }
     }
 }
 
-impl Item {
+impl StreamItem {
     const fn name(&self) -> &'static str {
         match self {
             Self::Begin { .. } => "begin",

@@ -5,35 +5,36 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::after::{After, Plan};
-use super::datapath::{Conn, Out};
-use super::eager::Record;
-use super::node::{End, Node};
-use super::planted::Planted;
+use super::connection::Connection;
+use super::datapath::{DataPath, EndOutput};
+use super::deferred::{ScheduledAction, SimDeferredWork};
+use super::eager::EagerRecord;
+use super::fault::Fault;
+use super::node::SimNode;
 use super::rng::Rng;
-use super::rules::Rules;
+use super::rules::NetworkRules;
 use super::threads::Threads;
-use super::trace::{Entry, Trace};
-use super::wire::{Body, EndId, Farewell, Frame, NodeId};
+use super::trace::{Trace, TraceEntry};
+use super::wire::{EndId, FrameBody, NodeId, SimCloseReason, SimFrame};
 use crate::rt::Instant;
 use crate::vi::{DrainId, ViError, ViId};
 
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct SimWorld {
     pub seed: u64,
     pub now: Instant,
     pub rng: Rng,
-    pub nodes: Vec<Node>,
-    pub rules: Rules,
+    pub nodes: Vec<SimNode>,
+    pub rules: NetworkRules,
     pub trace: Trace,
-    pub after: After,
-    pub planted: Option<Planted>,
+    pub after: SimDeferredWork,
+    pub planted: Option<Fault>,
     /// How long a whole message lies in the fabric before the program has it.
     pub placement: Duration,
     /// Events carried out so far.
     pub events: u64,
-    plans: BTreeMap<u64, Vec<Plan>>,
-    queue: BinaryHeap<Reverse<Scheduled>>,
+    plans: BTreeMap<u64, Vec<ScheduledAction>>,
+    queue: BinaryHeap<Reverse<ScheduledEvent>>,
     scheduled: u64,
     /// When the program last did something, or saw something happen.
     pub seen: Instant,
@@ -47,9 +48,9 @@ const STALLED_AFTER: Duration = Duration::from_secs(3600);
 
 /// Something that will happen.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum WorldEvent {
     Arrive {
-        frame: Frame,
+        frame: SimFrame,
         life: u32,
         damaged: bool,
     },
@@ -64,31 +65,31 @@ pub(super) enum Event {
         end: EndId,
     },
     /// A connector asks again, or gives up.
-    Knock {
+    RetryConnect {
         node: NodeId,
         end: EndId,
     },
-    Plan(Plan),
+    Plan(ScheduledAction),
 }
 
 /// Ordered by time, then by the order in which it was scheduled.
 #[derive(Debug)]
-struct Scheduled {
+struct ScheduledEvent {
     at: Instant,
     order: u64,
-    event: Event,
+    event: WorldEvent,
 }
 
-impl World {
+impl SimWorld {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             seed,
             now: Instant::default(),
             rng: Rng::new(seed),
             nodes: Vec::new(),
-            rules: Rules::default(),
+            rules: NetworkRules::default(),
             trace: Trace::default(),
-            after: After::default(),
+            after: SimDeferredWork::default(),
             planted: None,
             placement: Duration::ZERO,
             events: 0,
@@ -104,7 +105,7 @@ impl World {
     /// The node's index; a name never heard of gets one, and is not up.
     pub(super) fn node(&mut self, name: &str) -> NodeId {
         self.nodes.iter().position(|node| &*node.name == name).unwrap_or_else(|| {
-            self.nodes.push(Node::new(name));
+            self.nodes.push(SimNode::new(name));
             self.nodes.len() - 1
         })
     }
@@ -121,16 +122,16 @@ impl World {
 
     /// Puts something into the trace that is not a frame.
     pub(super) fn note(&mut self, what: &'static str, from: NodeId, to: NodeId) {
-        self.trace.add(Entry { at: self.now, from, to, what, number: 0 });
+        self.trace.add(TraceEntry { at: self.now, from, to, what, number: 0 });
     }
 
-    pub(super) fn schedule(&mut self, at: Instant, event: Event) {
+    pub(super) fn schedule(&mut self, at: Instant, event: WorldEvent) {
         self.scheduled += 1;
-        self.queue.push(Reverse(Scheduled { at, order: self.scheduled, event }));
+        self.queue.push(Reverse(ScheduledEvent { at, order: self.scheduled, event }));
     }
 
     /// Has `plan` carried out right before event number `event`.
-    pub(super) fn plan_at_event(&mut self, event: u64, plan: Plan) {
+    pub(super) fn plan_at_event(&mut self, event: u64, plan: ScheduledAction) {
         self.plans.entry(event).or_default().push(plan);
     }
 
@@ -160,11 +161,13 @@ impl World {
             self.after.plans.extend(plans);
             return true;
         }
-        let Some(Reverse(Scheduled { at, event, .. })) = self.queue.pop() else { return false };
+        let Some(Reverse(ScheduledEvent { at, event, .. })) = self.queue.pop() else {
+            return false;
+        };
         self.now = self.now.max(at);
         match event {
-            Event::Arrive { frame, life, damaged } => self.arrive(frame, life, damaged),
-            Event::Ring { node, end } => {
+            WorldEvent::Arrive { frame, life, damaged } => self.arrive(frame, life, damaged),
+            WorldEvent::Ring { node, end } => {
                 self.with_end(node, end, |conn, out| {
                     if conn.timer_at != Some(out.now) {
                         return Ok(());
@@ -173,19 +176,19 @@ impl World {
                     conn.ring(out)
                 });
             }
-            Event::Place { node, end } => {
+            WorldEvent::Place { node, end } => {
                 self.with_end(node, end, |conn, out| {
                     conn.place(out);
                     Ok(())
                 });
             }
-            Event::Knock { node, end } => self.knock(node, end),
-            Event::Plan(plan) => self.after.plans.push(plan),
+            WorldEvent::RetryConnect { node, end } => self.request_connection(node, end),
+            WorldEvent::Plan(plan) => self.after.plans.push(plan),
         }
         true
     }
 
-    fn arrive(&mut self, frame: Frame, life: u32, damaged: bool) {
+    fn arrive(&mut self, frame: SimFrame, life: u32, damaged: bool) {
         let (from, to, number) = (frame.from, frame.to, frame.body.number());
         let node = &self.nodes[to];
         let what = match () {
@@ -193,16 +196,16 @@ impl World {
             () if damaged => "damaged",
             () => frame.body.name(),
         };
-        self.trace.add(Entry { at: self.now, from, to, what, number });
+        self.trace.add(TraceEntry { at: self.now, from, to, what, number });
         if !node.up || node.life != life || damaged {
             return;
         }
         match (&frame.body, frame.to_end) {
-            (Body::Connect(_), _) => self.connect_arrives(&frame),
-            (Body::Accept | Body::Refuse(_) | Body::Queued, Some(end)) => {
+            (FrameBody::Connect(_), _) => self.connect_arrives(&frame),
+            (FrameBody::Accept | FrameBody::Refuse(_) | FrameBody::Queued, Some(end)) => {
                 self.connect_answered(end, &frame);
             }
-            (Body::Gone(farewell), Some(end)) => {
+            (FrameBody::Gone(farewell), Some(end)) => {
                 self.end_with(to, end, farewell.clone().into_error(), farewell.clone());
             }
             (_, Some(end)) => self.body_arrives(to, end, frame),
@@ -210,19 +213,19 @@ impl World {
         }
     }
 
-    fn body_arrives(&mut self, node: NodeId, end: EndId, frame: Frame) {
+    fn body_arrives(&mut self, node: NodeId, end: EndId, frame: SimFrame) {
         let known = self.nodes[node].ends.get(&end);
         let farewell = match known {
-            Some(End::Open { .. }) => {
+            Some(Connection::Open { .. }) => {
                 self.with_end(node, end, |conn, out| conn.arrive(frame.body, out));
                 return;
             }
             // The acceptor may talk before its acceptance arrives: it will repeat itself.
-            Some(End::Knocking(_)) => return,
-            Some(End::Gone { farewell, .. }) => farewell.clone(),
-            None => Farewell::Unknown,
+            Some(Connection::Connecting(_)) => return,
+            Some(Connection::Gone { farewell, .. }) => farewell.clone(),
+            None => SimCloseReason::Unknown,
         };
-        self.send(node, end, frame.from, Some(frame.from_end), Body::Gone(farewell));
+        self.send(node, end, frame.from, Some(frame.from_end), FrameBody::Gone(farewell));
     }
 
     /// Calls into an end's state machine and carries out what it wants. An end
@@ -231,27 +234,29 @@ impl World {
         &mut self,
         node: NodeId,
         end: EndId,
-        call: impl FnOnce(&mut Conn, &mut Out<'_>) -> Result<R, ViError>,
+        call: impl FnOnce(&mut DataPath, &mut EndOutput<'_>) -> Result<R, ViError>,
     ) -> Option<R> {
-        let Node { ends, keys, .. } = &mut self.nodes[node];
-        let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return None };
+        let SimNode { ends, keys, .. } = &mut self.nodes[node];
+        let Some(Connection::Open { conn, peer, peer_end }) = ends.get_mut(&end) else {
+            return None;
+        };
         let (peer, peer_end) = (*peer, *peer_end);
-        let mut out = Out::new(self.now, keys, &mut self.after.told.notices, self.planted);
+        let mut out = EndOutput::new(self.now, keys, &mut self.after.told.notices, self.planted);
         let result = call(conn, &mut out);
         let counts = conn.counts();
         let sooner = |at: &Instant| conn.timer_at.is_none_or(|armed| *at < armed);
         let timer = conn.timer(self.now).filter(sooner);
         conn.timer_at = timer.or(conn.timer_at);
-        let Out { items, frames, placing, arrived, datagrams, .. } = out;
+        let EndOutput { items, frames, placing, arrived, datagrams, .. } = out;
         if !datagrams.is_empty() {
             self.after.told.happened = true;
-            let Node { came, life, .. } = &mut self.nodes[node];
+            let SimNode { came, life, .. } = &mut self.nodes[node];
             came.extend(datagrams.into_iter().map(|bytes| (*life, end, Some(bytes))));
         }
         if arrived {
             self.after.told.happened = true;
-            let Node { ends, ready, .. } = &mut self.nodes[node];
-            if let Some(End::Open { conn, .. }) = ends.get(&end)
+            let SimNode { ends, ready, .. } = &mut self.nodes[node];
+            if let Some(Connection::Open { conn, .. }) = ends.get(&end)
                 && !conn.eager.is_empty()
                 && !ready.contains(&end)
             {
@@ -259,18 +264,20 @@ impl World {
             }
         }
         for (number, item) in items {
-            self.send(node, end, peer, Some(peer_end), Body::Item(counts, number, item));
+            self.send(node, end, peer, Some(peer_end), FrameBody::Item(counts, number, item));
         }
         for frame in frames {
             self.send(node, end, peer, Some(peer_end), frame);
         }
         for _ in 0..placing {
-            self.schedule(self.now + self.placement, Event::Place { node, end });
+            self.schedule(self.now + self.placement, WorldEvent::Place { node, end });
         }
         if let Some(at) = timer {
-            self.schedule(at, Event::Ring { node, end });
+            self.schedule(at, WorldEvent::Ring { node, end });
         }
-        result.map_err(|why| self.end_with(node, end, why.clone(), Farewell::Failed(why))).ok()
+        result
+            .map_err(|why| self.end_with(node, end, why.clone(), SimCloseReason::Failed(why)))
+            .ok()
     }
 
     /// The next eager message for a drain of a node: the ends take turns.
@@ -278,17 +285,17 @@ impl World {
         &mut self,
         node: NodeId,
         drain: DrainId,
-    ) -> Option<(EndId, ViId, Record)> {
+    ) -> Option<(EndId, ViId, EagerRecord)> {
         self.seen = self.now;
         let planted = self.planted;
-        let Node { ends, ready, .. } = &mut self.nodes[node];
-        let is_for = |ends: &mut BTreeMap<EndId, End>, end: &EndId| {
-            ends.get_mut(end).and_then(End::eager).is_some_and(|eager| eager.drain == drain)
+        let SimNode { ends, ready, .. } = &mut self.nodes[node];
+        let is_for = |ends: &mut BTreeMap<EndId, Connection>, end: &EndId| {
+            ends.get_mut(end).and_then(Connection::eager).is_some_and(|eager| eager.drain == drain)
         };
         let (end, vi, record) = loop {
             let at = ready.iter().position(|end| is_for(ends, end))?;
             let end = ready.remove(at)?;
-            let eager = ends.get_mut(&end).and_then(End::eager)?;
+            let eager = ends.get_mut(&end).and_then(Connection::eager)?;
             let (vi, record) = (eager.vi, eager.take(planted));
             if !eager.is_empty() {
                 ready.push_back(end);
@@ -306,20 +313,26 @@ impl World {
     }
 
     /// Puts an end into the error state for good, and tells the peer.
-    pub(super) fn end_with(&mut self, node: NodeId, end: EndId, why: ViError, farewell: Farewell) {
-        let Node { ends, keys, came, life, .. } = &mut self.nodes[node];
-        let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return };
+    pub(super) fn end_with(
+        &mut self,
+        node: NodeId,
+        end: EndId,
+        why: ViError,
+        farewell: SimCloseReason,
+    ) {
+        let SimNode { ends, keys, came, life, .. } = &mut self.nodes[node];
+        let Some(Connection::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return };
         let (peer, peer_end) = (*peer, *peer_end);
-        let mut out = Out::new(self.now, keys, &mut self.after.told.notices, self.planted);
+        let mut out = EndOutput::new(self.now, keys, &mut self.after.told.notices, self.planted);
         conn.fail(&why, &mut out);
         if conn.is_windowed {
             came.push_back((*life, end, None));
         }
         let counters = conn.counters();
         let left = Some(Box::new(conn.eager.leave(why != ViError::Closed)));
-        ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters, left });
+        ends.insert(end, Connection::Gone { why, farewell: farewell.clone(), counters, left });
         self.after.told.happened = true;
-        self.send(node, end, peer, Some(peer_end), Body::Gone(farewell));
+        self.send(node, end, peer, Some(peer_end), FrameBody::Gone(farewell));
     }
 
     /// Puts a frame on its link.
@@ -329,7 +342,7 @@ impl World {
         from_end: EndId,
         to: NodeId,
         to_end: Option<EndId>,
-        body: Body,
+        body: FrameBody,
     ) {
         if !self.nodes[from].up {
             return;
@@ -337,24 +350,24 @@ impl World {
         let fate = self.rules.fate((from, to), body.wire_len(), self.now, &mut self.rng);
         let Some(fate) = fate else {
             let (what, number) = ("lost", body.number());
-            self.trace.add(Entry { at: self.now, from, to, what, number });
+            self.trace.add(TraceEntry { at: self.now, from, to, what, number });
             return;
         };
         let from_life = self.nodes[from].life;
         let life = self.nodes[to].life;
-        let mut frame = Frame { from, from_life, from_end, to, to_end, body };
+        let mut frame = SimFrame { from, from_life, from_end, to, to_end, body };
         if let Some(again) = fate.again {
             let frame = frame.clone();
-            self.schedule(again, Event::Arrive { frame, life, damaged: fate.damaged });
+            self.schedule(again, WorldEvent::Arrive { frame, life, damaged: fate.damaged });
         }
         let damaged = fate.damaged && !self.damage(&mut frame.body);
-        self.schedule(fate.arrives, Event::Arrive { frame, life, damaged });
+        self.schedule(fate.arrives, WorldEvent::Arrive { frame, life, damaged });
     }
 
     /// Flips a bit of an unreliable message. `false`: it has a checksum, which
     /// will tell.
-    fn damage(&mut self, body: &mut Body) -> bool {
-        let Body::Datagram(datagram) = body else { return false };
+    fn damage(&mut self, body: &mut FrameBody) -> bool {
+        let FrameBody::Datagram(datagram) = body else { return false };
         let mut bytes = datagram.bytes.to_vec();
         let bit = 1 << self.rng.below(8);
         match self.rng.below(bytes.len() + 1) {
@@ -366,21 +379,21 @@ impl World {
     }
 }
 
-impl PartialEq for Scheduled {
+impl PartialEq for ScheduledEvent {
     fn eq(&self, other: &Self) -> bool {
         self.order == other.order
     }
 }
 
-impl Eq for Scheduled {}
+impl Eq for ScheduledEvent {}
 
-impl PartialOrd for Scheduled {
+impl PartialOrd for ScheduledEvent {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Scheduled {
+impl Ord for ScheduledEvent {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }

@@ -1,7 +1,9 @@
-//! Where callers come in: the listening socket, and those who have not greeted yet.
+//! Inbound connections: the listening socket, and the handshakes that are under way.
 //!
 //! Whoever connects is a stranger. Only so many are waited for, each for a while,
-//! with a bounded amount of memory; if there are more, [the oldest](Room) give way.
+//! with a bounded amount of memory; if there are more, [the oldest](HandshakeLimits) give way.
+//!
+//! Repeated names: `Acceptor`, one in each fabric.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,43 +15,44 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 
 use super::fault::{Fault, planted};
-use super::greeting::{Lost, greet, say};
-use super::socket::{Socket, is_later};
-use super::stream::Stream;
-use super::token::{ACCEPTOR, VISITOR};
-use crate::fabric::greet::{
-    Admission, Callee, DISPLACED, News, Room, Source, Stage, Stance, UnderWay,
+use super::handshake::{HandshakeFailure, advance_handshake, say};
+use super::socket::{TcpSocket, is_later};
+use super::stream::ByteStream;
+use super::token::{ACCEPTOR, HANDSHAKE};
+use crate::fabric::common::epoll::{self, token};
+use crate::fabric::common::{self, ConnectRefusal, RejectionLog};
+use crate::fabric::handshake::{
+    Admission, Callee, CallerSource, Credentials, DISPLACED, HandshakeEvent, HandshakeLimits,
+    HandshakeStage, PendingHandshake,
 };
-use crate::fabric::hub::set::{self, token};
-use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::Instant;
 use crate::vi::{Hello, HelloError};
 
 #[derive(Debug)]
 pub(super) struct Acceptor {
     listening: OwnedFd,
-    stance: Stance,
-    greeting: BTreeMap<u64, Greeting>,
+    credentials: Credentials,
+    greeting: BTreeMap<u64, TcpHandshake>,
     /// When to let somebody in again, if the system has no descriptors left.
     paused: Option<Instant>,
-    complaints: Complaints,
+    complaints: RejectionLog,
     /// Handshakes that may begin until the next [turn](Self::turn).
     left: usize,
 }
 
 /// Somebody who has not said what it wants.
 #[derive(Debug)]
-struct Greeting {
-    socket: Socket,
-    source: Source,
+struct TcpHandshake {
+    socket: TcpSocket,
+    source: CallerSource,
     callee: Callee,
     since: Instant,
 }
 
 /// Somebody who has.
 #[derive(Debug)]
-pub(super) struct Visitor {
-    pub stream: Stream,
+pub(super) struct TcpRequest {
+    pub stream: ByteStream,
     pub callee: Callee,
     pub hello: Hello,
     pub host: String,
@@ -57,8 +60,8 @@ pub(super) struct Visitor {
 
 /// Strangers that are waited for at the same time, and those of one source: a descriptor and
 /// 2 KiB of memory each.
-pub(super) const CROWD: Room = Room { all: 256, of_one: 128 };
-/// How long each may take to greet.
+pub(super) const CROWD: HandshakeLimits = HandshakeLimits { all: 256, of_one: 128 };
+/// How long a handshake may take.
 pub(super) const GREETING_MAX: Duration = Duration::from_secs(2);
 /// How long to let nobody in if the system has no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -73,11 +76,14 @@ const GIVE_WAY_MAX: usize = 4;
 const BACKLOG: i32 = 512;
 const HOST_MAX: usize = 255;
 /// Why somebody is waited for no more.
-const LATE: &str = "it took too long to greet";
+const LATE: &str = "its handshake took too long";
 
 impl Acceptor {
     /// Listens; the address has the port that the system chose.
-    pub(super) fn open(at: SocketAddr, stance: Stance) -> Result<(Self, SocketAddr), Errno> {
+    pub(super) fn open(
+        at: SocketAddr,
+        credentials: Credentials,
+    ) -> Result<(Self, SocketAddr), Errno> {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let listening = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -86,9 +92,9 @@ impl Acceptor {
         rustix::net::bind(&listening, &at)?;
         rustix::net::listen(&listening, BACKLOG)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&listening)?)?;
-        let (greeting, complaints) = (BTreeMap::new(), Complaints::default());
+        let (greeting, complaints) = (BTreeMap::new(), RejectionLog::default());
         let left = HANDSHAKES_AT_ONCE;
-        Ok((Self { listening, stance, greeting, paused: None, complaints, left }, bound))
+        Ok((Self { listening, credentials, greeting, paused: None, complaints, left }, bound))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -100,16 +106,17 @@ impl Acceptor {
         self.left = HANDSHAKES_AT_ONCE;
     }
 
-    /// Lets in who is waiting. Whoever turns out to have greeted when it was to give way.
+    /// Accepts the sockets that wait. Returns the requests of handshakes that turn out to be complete when
+    /// they were to give way.
     pub(super) fn knocked(
         &mut self,
         set: &OwnedFd,
         now: Instant,
         mut id: impl FnMut() -> u64,
-    ) -> Vec<Visitor> {
-        let mut visitors = Vec::new();
+    ) -> Vec<TcpRequest> {
+        let mut requests = Vec::new();
         for _ in 0..AT_ONCE {
-            let socket = match Socket::accept(&self.listening) {
+            let socket = match TcpSocket::accept(&self.listening) {
                 Ok(socket) => socket,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     self.pause(set, now);
@@ -120,30 +127,31 @@ impl Acceptor {
                 Err(_) => continue,
             };
             let Some(peer) = socket.peer_address() else { continue };
-            let is_plain = self.stance.is_plain_to(peer.ip());
-            let callee = Callee::new(self.stance.clone(), is_plain);
-            let source = Source::of(peer.ip());
-            let greeting = Greeting { socket, source, callee, since: now };
-            if !self.make_room(source, (set, now), &mut visitors) {
+            let is_plain = self.credentials.is_plain_to(peer.ip());
+            let callee = Callee::new(self.credentials.clone(), is_plain);
+            let source = CallerSource::of(peer.ip());
+            let greeting = TcpHandshake { socket, source, callee, since: now };
+            if !self.make_room(source, (set, now), &mut requests) {
                 greeting.turn_away();
                 continue;
             }
             let id = id();
-            if set::watch(set, greeting.socket.fd(), token(VISITOR, id), EventFlags::IN).is_ok() {
+            if epoll::watch(set, greeting.socket.fd(), token(HANDSHAKE, id), EventFlags::IN).is_ok()
+            {
                 self.greeting.insert(id, greeting);
             }
         }
-        visitors
+        requests
     }
 
-    /// Whether there is a place for one more of `source`, after somebody gave way if need be. Who
-    /// has said something that was not heard yet does not give way for what it had said before: it is
-    /// heard first, or in the next turn if no handshake may begin in this one.
+    /// Whether there is room for one more handshake of `source`, after another gave way if need be. A caller
+    /// with bytes that were not read yet is read first, or in the next turn if no handshake may begin in
+    /// this one, before it gives way.
     fn make_room(
         &mut self,
-        source: Source,
+        source: CallerSource,
         (set, now): (&OwnedFd, Instant),
-        visitors: &mut Vec<Visitor>,
+        requests: &mut Vec<TcpRequest>,
     ) -> bool {
         for _ in 0..GIVE_WAY_MAX {
             let oldest = match self.admit(source, now) {
@@ -155,7 +163,7 @@ impl Acceptor {
                 return false;
             }
             let was_silent = self.is_silent(oldest);
-            visitors.extend(self.heard(oldest, set, now));
+            requests.extend(self.heard(oldest, set, now));
             if self.is_silent(oldest) == was_silent {
                 self.displace(oldest, now);
             }
@@ -167,7 +175,7 @@ impl Acceptor {
         self.greeting.get(&id).is_some_and(|greeting| greeting.callee.is_silent())
     }
 
-    /// Whether somebody has said what this turn does not hear any more.
+    /// Whether a caller has sent what this turn does not read any more.
     fn is_put_off(&self, id: u64) -> bool {
         let greeting = self.greeting.get(&id);
         self.left == 0
@@ -175,15 +183,19 @@ impl Acceptor {
             && !planted(Fault::UnheardDisplaced)
     }
 
-    fn admit(&self, source: Source, now: Instant) -> Admission<u64> {
+    fn admit(&self, source: CallerSource, now: Instant) -> Admission<u64> {
         let under_way = self.greeting.iter().map(|(id, greeting)| {
-            let stage = if greeting.callee.is_silent() { Stage::Silent } else { Stage::Opened };
-            UnderWay { key: *id, source: greeting.source, stage: stage(greeting.since) }
+            let stage = if greeting.callee.is_silent() {
+                HandshakeStage::Silent
+            } else {
+                HandshakeStage::Opened
+            };
+            PendingHandshake { key: *id, source: greeting.source, stage: stage(greeting.since) }
         });
         CROWD.admit(source, now, under_way)
     }
 
-    /// Somebody gives way to the next.
+    /// Ends a handshake, to make room for the next.
     fn displace(&mut self, id: u64, now: Instant) {
         if let Some(greeting) = self.greeting.remove(&id) {
             self.complaints.say("tcp", greeting.socket.peer(), DISPLACED, now);
@@ -191,14 +203,14 @@ impl Acceptor {
         }
     }
 
-    /// The set would say for ever that somebody is waiting.
+    /// Stops watching the listening socket for a while: epoll would report it again and again.
     fn pause(&mut self, set: &OwnedFd, now: Instant) {
         self.paused = Some(now + PAUSE);
-        let _ = set::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::empty());
+        let _ = epoll::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::empty());
     }
 
-    /// Somebody has said something. Whoever has said all.
-    pub(super) fn heard(&mut self, id: u64, set: &OwnedFd, now: Instant) -> Option<Visitor> {
+    /// Reads the bytes of a caller. Its request, if the handshake is complete.
+    pub(super) fn heard(&mut self, id: u64, set: &OwnedFd, now: Instant) -> Option<TcpRequest> {
         let greeting = self.greeting.get_mut(&id)?;
         if greeting.callee.is_silent() && self.left == 0 && !planted(Fault::HandshakesUnbounded) {
             // The set tells of it again.
@@ -213,13 +225,13 @@ impl Acceptor {
         match heard {
             Ok(None) => None,
             Ok(Some((hello, host))) => {
-                let Greeting { socket, callee, .. } = self.greeting.remove(&id)?;
+                let TcpHandshake { socket, callee, .. } = self.greeting.remove(&id)?;
                 // Whether it leaves is looked at when it matters; the set would say it for ever.
-                let _ = set::forget(set, socket.fd());
-                Some(Visitor { stream: Stream::Socket(socket), callee, hello, host })
+                let _ = epoll::forget(set, socket.fd());
+                Some(TcpRequest { stream: ByteStream::Socket(socket), callee, hello, host })
             }
             Err(why) => {
-                if let Some(Greeting { socket, .. }) = self.greeting.remove(&id) {
+                if let Some(TcpHandshake { socket, .. }) = self.greeting.remove(&id) {
                     self.complaints.say("tcp", socket.peer(), why, now);
                 }
                 None
@@ -227,11 +239,11 @@ impl Acceptor {
         }
     }
 
-    /// Sends those away who take too long.
+    /// Ends handshakes that take too long.
     pub(super) fn tick(&mut self, set: &OwnedFd, now: Instant) {
         if self.paused.is_some_and(|until| until <= now) {
             self.paused = None;
-            let _ = set::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::IN);
+            let _ = epoll::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::IN);
         }
         if planted(Fault::LorisAwaited) {
             return;
@@ -247,11 +259,11 @@ impl Acceptor {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.greeting.values().map(Greeting::until).chain(self.paused).min()
+        self.greeting.values().map(TcpHandshake::until).chain(self.paused).min()
     }
 }
 
-impl Greeting {
+impl TcpHandshake {
     fn until(&self) -> Instant {
         self.since + GREETING_MAX
     }
@@ -262,18 +274,20 @@ impl Greeting {
         rustix::net::recv(self.socket.fd(), &mut [0_u8; 1][..], flags).is_ok_and(|(_, n)| n > 0)
     }
 
-    /// Tells it to ask again.
+    /// Refuses the handshake; the caller may try again.
     fn turn_away(mut self) {
-        self.callee.refuse(&Refusal::Crowded);
+        self.callee.refuse(&ConnectRefusal::Crowded);
         let _ = self.socket.send(self.callee.outgoing());
     }
 
-    /// Hears and answers. What is wanted, and by whom, once that is said; an error if
-    /// it is not worth waiting for.
-    fn hear(&mut self) -> Result<Option<(Hello, String)>, Lost> {
-        let (hello, terms) = match greet(&self.socket, &mut self.callee)? {
+    /// Reads and answers steps. What the caller asks for and its host, once that is known; an error if the
+    /// handshake has failed.
+    fn hear(&mut self) -> Result<Option<(Hello, String)>, HandshakeFailure> {
+        let (hello, terms) = match advance_handshake(&self.socket, &mut self.callee)? {
             None => return Ok(None),
-            Some((News::Hello { hello, terms, .. }, behind)) if behind.is_empty() => (hello, terms),
+            Some((HandshakeEvent::Hello { hello, terms, .. }, behind)) if behind.is_empty() => {
+                (hello, terms)
+            }
             Some(_) => return self.unfit(),
         };
         match String::from_utf8(terms) {
@@ -282,14 +296,14 @@ impl Greeting {
         }
     }
 
-    fn unfit<T>(&mut self) -> Result<T, Lost> {
-        self.callee.refuse(&Refusal::Hello(HelloError::Malformed("host")));
+    fn unfit<T>(&mut self) -> Result<T, HandshakeFailure> {
+        self.callee.refuse(&ConnectRefusal::Hello(HelloError::Malformed("host")));
         say(&self.socket, &mut self.callee)?;
-        Err(Lost::Unfit)
+        Err(HandshakeFailure::Unfit)
     }
 }
 
-impl hub::Visitor for Visitor {
+impl common::ConnectionRequest for TcpRequest {
     fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -298,7 +312,7 @@ impl hub::Visitor for Visitor {
         self.stream.is_over()
     }
 
-    fn turn_away(mut self, why: &Refusal) {
+    fn turn_away(mut self, why: &ConnectRefusal) {
         self.callee.refuse(why);
         let _ = self.stream.write(self.callee.outgoing());
     }

@@ -10,9 +10,9 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::stream::Stream;
+use super::stream::ByteStream;
 use super::wire::{CHUNK, HEAD, HEAD_MAX};
-use crate::fabric::outbox::{Outbox, Outgoing};
+use crate::fabric::outbox::{Outbox, OutgoingTransfer};
 use crate::vi::Descriptor;
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ const SLICES: usize = 64;
 
 /// What of a batch comes next: bytes of its own, or of what is current.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum BatchPart {
     Own(Range<usize>),
     Tail(Range<usize>),
 }
@@ -80,21 +80,21 @@ impl Batch {
     }
 
     /// What it consists of, in order.
-    fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+    fn parts(&self) -> impl Iterator<Item = BatchPart> + use<> {
         let (before, tail) = (self.before(), self.tail);
         let chunks = (0..self.chunks()).flat_map(move |at| {
             let head = before + at * HEAD;
             let head = if at == 0 { 0..before } else { head - HEAD..head };
-            [Part::Own(head), Part::Tail(at * CHUNK..tail.min((at + 1) * CHUNK))]
+            [BatchPart::Own(head), BatchPart::Tail(at * CHUNK..tail.min((at + 1) * CHUNK))]
         });
-        chunks.chain((tail == 0).then_some(Part::Own(0..before)))
+        chunks.chain((tail == 0).then_some(BatchPart::Own(0..before)))
     }
 
     /// The parts that are not written.
-    fn left(&self) -> impl Iterator<Item = Part> + use<> {
+    fn left(&self) -> impl Iterator<Item = BatchPart> + use<> {
         let mut skip = self.written;
         self.parts().filter_map(move |part| {
-            let (Part::Own(range) | Part::Tail(range)) = &part;
+            let (BatchPart::Own(range) | BatchPart::Tail(range)) = &part;
             let passed = skip.min(range.len());
             skip -= passed;
             let rest = range.start + passed..range.end;
@@ -102,8 +102,8 @@ impl Batch {
                 return None;
             }
             Some(match part {
-                Part::Own(_) => Part::Own(rest),
-                Part::Tail(_) => Part::Tail(rest),
+                BatchPart::Own(_) => BatchPart::Own(rest),
+                BatchPart::Tail(_) => BatchPart::Tail(rest),
             })
         })
     }
@@ -113,11 +113,11 @@ impl Batch {
     #[inline]
     pub(super) fn write(
         &mut self,
-        stream: &mut Stream,
+        stream: &mut ByteStream,
         outbox: &Outbox,
     ) -> Result<(usize, bool), Errno> {
         let (n, given) = match &outbox.current {
-            Some(Outgoing { posted, offset }) if self.tail > 0 => {
+            Some(OutgoingTransfer { posted, offset }) if self.tail > 0 => {
                 self.write_chunks(stream, posted.descriptor(), *offset)?
             }
             _ => {
@@ -131,7 +131,7 @@ impl Batch {
 
     fn write_chunks(
         &self,
-        stream: &mut Stream,
+        stream: &mut ByteStream,
         descriptor: &Descriptor,
         offset: u64,
     ) -> Result<(usize, usize), Errno> {
@@ -139,11 +139,11 @@ impl Batch {
         let mut room = slices.iter_mut();
         for part in self.left() {
             match part {
-                Part::Own(range) => {
+                BatchPart::Own(range) => {
                     let Some(slice) = room.next() else { break };
                     *slice = IoSlice::new(&self.bytes[range]);
                 }
-                Part::Tail(range) => {
+                BatchPart::Tail(range) => {
                     let from = offset + range.start as u64;
                     for piece in pieces(descriptor, from, range.len()) {
                         let Some(slice) = room.next() else { break };
@@ -162,14 +162,14 @@ impl Batch {
         let mut bytes = Vec::new();
         for part in self.left() {
             match (part, &outbox.current) {
-                (Part::Own(range), _) => bytes.extend_from_slice(&self.bytes[range]),
-                (Part::Tail(range), Some(Outgoing { posted, offset })) => {
+                (BatchPart::Own(range), _) => bytes.extend_from_slice(&self.bytes[range]),
+                (BatchPart::Tail(range), Some(OutgoingTransfer { posted, offset })) => {
                     let at = bytes.len();
                     bytes.resize(at + range.len(), 0);
                     let from = offset + range.start as u64;
                     posted.descriptor().gather(from, &mut bytes[at..]);
                 }
-                (Part::Tail(_), None) => {}
+                (BatchPart::Tail(_), None) => {}
             }
         }
         bytes
@@ -199,8 +199,8 @@ mod tests {
         Batch { bytes: vec![7; 40 + 3 * HEAD], tail: 3 * CHUNK + 100, written: 0 }
     }
 
-    fn len(parts: impl Iterator<Item = Part>) -> usize {
-        parts.map(|(Part::Own(range) | Part::Tail(range))| range.len()).sum()
+    fn len(parts: impl Iterator<Item = BatchPart>) -> usize {
+        parts.map(|(BatchPart::Own(range) | BatchPart::Tail(range))| range.len()).sum()
     }
 
     #[test]
@@ -232,17 +232,17 @@ mod tests {
 
     #[test]
     fn heads_and_chunks_take_turns() {
-        let parts: Vec<Part> = Batch { written: 50 + CHUNK, ..batch() }.left().collect();
+        let parts: Vec<BatchPart> = Batch { written: 50 + CHUNK, ..batch() }.left().collect();
         let expected = [
-            Part::Own(50..40 + HEAD),
-            Part::Tail(CHUNK..2 * CHUNK),
-            Part::Own(40 + HEAD..40 + 2 * HEAD),
-            Part::Tail(2 * CHUNK..3 * CHUNK),
-            Part::Own(40 + 2 * HEAD..40 + 3 * HEAD),
-            Part::Tail(3 * CHUNK..3 * CHUNK + 100),
+            BatchPart::Own(50..40 + HEAD),
+            BatchPart::Tail(CHUNK..2 * CHUNK),
+            BatchPart::Own(40 + HEAD..40 + 2 * HEAD),
+            BatchPart::Tail(2 * CHUNK..3 * CHUNK),
+            BatchPart::Own(40 + 2 * HEAD..40 + 3 * HEAD),
+            BatchPart::Tail(3 * CHUNK..3 * CHUNK + 100),
         ];
         assert_eq!(parts, expected);
         let alone = Batch { bytes: vec![7; 30], tail: 0, written: 10 };
-        assert_eq!(alone.left().collect::<Vec<_>>(), [Part::Own(10..30)]);
+        assert_eq!(alone.left().collect::<Vec<_>>(), [BatchPart::Own(10..30)]);
     }
 }

@@ -1,106 +1,122 @@
 //! A connection that this nic is making.
+//!
+//! Repeated names: `Connector`, one in each fabric.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 
-use super::datapath::Conn;
-use super::driver::Fixed;
-use super::greeting::{Lost, greet};
-use super::socket::Socket;
-use super::stream::Stream;
-use super::token::KNOCK;
+use super::datapath::DataPath;
+use super::driver::TcpNic;
+use super::handshake::{HandshakeFailure, advance_handshake};
+use super::socket::TcpSocket;
+use super::stream::ByteStream;
+use super::token::CONNECTOR;
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, Known, News, Wanted};
-use crate::fabric::hub::patience::Patience;
-use crate::fabric::hub::set::{self, token};
-use crate::fabric::hub::{Connecting, Outcome};
-use crate::fabric::place::Whereabouts;
+use crate::fabric::common::connect_retry::{ConnectRetry, UNRESOLVED};
+use crate::fabric::common::epoll::{self, token};
+use crate::fabric::common::{ConnectOutcome, PendingConnector};
+use crate::fabric::handshake::{Caller, CallerRequest, HandshakeEvent, PeerProof};
+use crate::fabric::place::HostLookup;
 use crate::rt::Instant;
 use crate::vi::ConnectError;
 
-/// Somebody who knocks until there is an answer or the time is up.
+/// Makes attempts to connect until one is answered or the deadline has passed.
 #[derive(Debug)]
 pub(super) struct Connector {
-    pub patience: Patience,
-    whereabouts: Whereabouts,
+    pub retry: ConnectRetry,
+    host_lookup: HostLookup,
     /// How many of the addresses were tried, ever.
     tried: usize,
-    attempt: Option<Attempt>,
+    attempt: Option<TcpAttempt>,
 }
 
-/// One knock.
+/// One attempt to connect.
 #[derive(Debug)]
-struct Attempt {
-    socket: Socket,
+struct TcpAttempt {
+    socket: TcpSocket,
     caller: Caller,
     is_connected: bool,
     since: Instant,
 }
 
-/// A connection, what is known of its other end, and the bytes that came behind the greeting.
-type Met = (Box<Conn>, Known, Vec<u8>);
+/// A connection, what its peer has proven, and the bytes that arrived behind the handshake.
+type TcpConnected = (Box<DataPath>, PeerProof, Vec<u8>);
 
-/// How soon to knock again at first.
+/// The time between the first two attempts.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
-/// How long one knock may go unheard before the next address is tried.
+/// How long one attempt may go unanswered before the next address is tried.
 const UNHEARD_MAX: Duration = Duration::from_secs(5);
 /// How soon to look for the system's answer again.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
-        let whereabouts = Whereabouts::of(&request.to.host);
-        let patience = Patience::new(request, now, KNOCK_MIN);
-        Self { patience, whereabouts, tried: 0, attempt: None }
+        let host_lookup = HostLookup::of(&request.to.host);
+        let retry = ConnectRetry::new(request, now, KNOCK_MIN);
+        Self { retry, host_lookup, tried: 0, attempt: None }
     }
 
-    /// Knocks if it is time to, or gives up.
-    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Met> {
-        if self.patience.is_over(now) {
+    /// Begins an attempt if one is due, or gives up.
+    pub(super) fn tick(
+        &mut self,
+        fixed: &TcpNic,
+        id: u64,
+        now: Instant,
+    ) -> ConnectOutcome<TcpConnected> {
+        if self.retry.is_over(now) {
             let inside = self.attempt.as_ref().filter(|attempt| attempt.is_connected);
             let since = inside.map(|attempt| attempt.since);
-            return Outcome::Failed(self.patience.too_late_inside(since, now));
+            return ConnectOutcome::Failed(self.retry.timed_out_in_handshake(since, now));
         }
         if self.attempt.as_ref().is_some_and(|a| !a.is_connected && now - a.since >= UNHEARD_MAX) {
             self.attempt = None;
         }
-        if self.attempt.is_some() || now < self.patience.next {
-            return Outcome::Pending;
+        if self.attempt.is_some() || now < self.retry.next {
+            return ConnectOutcome::Pending;
         }
-        let to = match self.whereabouts(now) {
-            Err(why) => return Outcome::Failed(why),
-            Ok(None) => return Outcome::Pending,
+        let to = match self.host_lookup(now) {
+            Err(why) => return ConnectOutcome::Failed(why),
+            Ok(None) => return ConnectOutcome::Pending,
             Ok(Some(to)) => to,
         };
-        self.patience.knocked(now);
+        self.retry.attempted(now);
         // A host that cannot be reached now may be later.
-        let Ok(socket) = Socket::connect(to) else { return self.unreached() };
-        let wanted = Wanted {
-            hello: self.patience.hello(),
-            terms: fixed.host.clone().into_bytes(),
-            key: self.patience.request.to.key,
-            is_plain: fixed.stance.is_plain_to(to.ip()),
+        let socket = match TcpSocket::connect(to) {
+            Ok(socket) => socket,
+            Err(why) => return self.unreached(why, now),
         };
-        let caller = Caller::new(fixed.stance.clone(), wanted);
+        let wanted = CallerRequest {
+            hello: self.retry.hello(),
+            terms: fixed.host.clone().into_bytes(),
+            key: self.retry.request.to.key,
+            is_plain: fixed.credentials.is_plain_to(to.ip()),
+        };
+        let caller = Caller::new(fixed.credentials.clone(), wanted);
         // Without a place in the set the answer is seen at the next tick.
         let flags = EventFlags::IN | EventFlags::OUT;
-        let _ = set::watch(&fixed.set, socket.fd(), token(KNOCK, id), flags);
-        self.attempt = Some(Attempt { socket, caller, is_connected: false, since: now });
-        Outcome::Pending
+        let _ = epoll::watch(&fixed.set, socket.fd(), token(CONNECTOR, id), flags);
+        self.attempt = Some(TcpAttempt { socket, caller, is_connected: false, since: now });
+        ConnectOutcome::Pending
     }
 
-    /// Where to knock next, as far as it is known.
-    fn whereabouts(&mut self, now: Instant) -> Result<Option<SocketAddr>, ConnectError> {
-        self.whereabouts.look_up();
-        match self.whereabouts.known() {
+    /// The address of the next attempt, once the lookup has an answer.
+    fn host_lookup(&mut self, now: Instant) -> Result<Option<SocketAddr>, ConnectError> {
+        self.host_lookup.look_up();
+        match self.host_lookup.known() {
             None => {
-                self.patience.next = now + ASK_AGAIN;
+                self.retry.missing = UNRESOLVED.into();
+                self.retry.next = now + ASK_AGAIN;
                 Ok(None)
             }
-            Some([]) => Err(self.patience.unknown()),
-            Some(all) => {
+            Some(Err(why)) => {
+                self.retry.missing = why.to_owned().into();
+                Err(self.retry.unknown(now))
+            }
+            Some(Ok(all)) => {
                 let to = all[self.tried % all.len()];
                 self.tried += 1;
                 Ok(Some(to))
@@ -109,65 +125,76 @@ impl Connector {
     }
 
     /// Looks whether there is an answer.
-    pub(super) fn poll(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Met> {
-        let Some(mut attempt) = self.attempt.take() else { return Outcome::Pending };
+    pub(super) fn poll(
+        &mut self,
+        fixed: &TcpNic,
+        id: u64,
+        now: Instant,
+    ) -> ConnectOutcome<TcpConnected> {
+        let Some(mut attempt) = self.attempt.take() else { return ConnectOutcome::Pending };
         if !attempt.is_connected {
             match attempt.socket.connected() {
                 None => {
                     self.attempt = Some(attempt);
-                    return Outcome::Pending;
+                    return ConnectOutcome::Pending;
                 }
-                Some(Err(_)) => return self.unreached(),
+                Some(Err(why)) => return self.unreached(why, now),
                 Some(Ok(())) => {
                     attempt.is_connected = true;
-                    let (fd, data) = (attempt.socket.fd(), token(KNOCK, id));
-                    let _ = set::watch(&fixed.set, fd, data, EventFlags::IN);
+                    let (fd, data) = (attempt.socket.fd(), token(CONNECTOR, id));
+                    let _ = epoll::watch(&fixed.set, fd, data, EventFlags::IN);
                 }
             }
         }
-        self.patience.known = true;
-        match greet(&attempt.socket, &mut attempt.caller) {
+        self.retry.known = true;
+        match advance_handshake(&attempt.socket, &mut attempt.caller) {
             Ok(None) => {
                 self.attempt = Some(attempt);
-                Outcome::Pending
+                ConnectOutcome::Pending
             }
-            Ok(Some((News::Welcome { .. }, behind))) => {
-                let Some(session) = attempt.caller.take_session() else { return Outcome::Pending };
-                let stream = Stream::Socket(attempt.socket);
+            Ok(Some((HandshakeEvent::Welcome { .. }, behind))) => {
+                let Some(session) = attempt.caller.take_session() else {
+                    return ConnectOutcome::Pending;
+                };
+                let stream = ByteStream::Socket(attempt.socket);
                 let keys = fixed.seal.keys_of_caller().or(session.keys);
-                let conn = Conn::new(self.patience.request.spec, stream, &[], keys);
-                Outcome::Made((Box::new(conn), session.known, behind))
+                let conn = DataPath::new(self.retry.request.spec, stream, &[], keys);
+                ConnectOutcome::Made((Box::new(conn), session.known, behind))
             }
-            Err(Lost::Greeting(why)) => {
-                let why = self.patience.not_greeted(why, now);
-                why.map_or(Outcome::Pending, Outcome::Failed)
+            Err(HandshakeFailure::Greeting(why)) => {
+                let why = self.retry.handshake_failed(why, now);
+                why.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
             }
-            Ok(Some(_)) | Err(Lost::Left | Lost::Unfit) => Outcome::Pending,
+            Ok(Some(_)) | Err(HandshakeFailure::Left | HandshakeFailure::Unfit) => {
+                ConnectOutcome::Pending
+            }
         }
     }
 
-    /// The kernel there, or on the way, says that nobody is at the address. Somebody may come,
-    /// or be at another.
-    fn unreached(&self) -> Outcome<Met> {
-        let tried_all = self.whereabouts.known().is_some_and(|all| self.tried >= all.len());
-        if self.patience.is_in_vain() && tried_all {
-            return Outcome::Failed(self.patience.unknown());
+    /// An attempt was refused by a kernel, there or on the way. Another attempt, or another address, may
+    /// succeed.
+    fn unreached(&mut self, why: Errno, now: Instant) -> ConnectOutcome<TcpConnected> {
+        self.retry.missing = io::Error::from(why).to_string().into();
+        let all = self.host_lookup.known().and_then(Result::ok);
+        let tried_all = all.is_some_and(|all| self.tried >= all.len());
+        if self.retry.is_in_vain() && tried_all {
+            return ConnectOutcome::Failed(self.retry.unknown(now));
         }
-        Outcome::Pending
+        ConnectOutcome::Pending
     }
 }
 
-impl Connecting for Connector {
+impl PendingConnector for Connector {
     fn deadline(&self) -> Option<Instant> {
         let next = match &self.attempt {
-            None => Some(self.patience.next),
+            None => Some(self.retry.next),
             Some(attempt) if !attempt.is_connected => Some(attempt.since + UNHEARD_MAX),
             Some(_) => None,
         };
-        self.patience.request.until.into_iter().chain(next).min()
+        self.retry.request.until.into_iter().chain(next).min()
     }
 
-    fn into_patience(self) -> Patience {
-        self.patience
+    fn into_retry(self) -> ConnectRetry {
+        self.retry
     }
 }

@@ -1,112 +1,117 @@
 //! One end of a connection: post and poll.
 //!
-//! A post writes at once if nothing of this end is under way; otherwise it waits for
-//! company, until the nic is driven or there is much of it. So a lone message is
-//! fast, and many share a system call.
+//! A post writes at once if nothing of this end is under way; otherwise it waits for a batch, until the nic
+//! is driven or the batch is large. So a lone message is fast, and many share a system call.
 //!
-//! How far this side is rides on every frame. A frame of its own goes only when the
-//! peer might stand still without it: it has used up half of what it may count on,
-//! much has come, or nothing for a while.
+//! Every frame carries the counts of its sender. A frame of counts alone is sent only when the peer might
+//! stall without it: it has used up half of its receives, much has arrived, or nothing for a while.
+//!
+//! Repeated names: `DataPath`, one in each fabric.
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::batch::CHUNKS;
 use super::fault::{Fault, planted};
-use super::intake::Intake;
-use super::io::Io;
+use super::frame_reader::FrameReader;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
 use super::socket::is_later;
-use super::stream::{Stream, Unread};
+use super::stream::{ByteStream, StreamReadError};
 use super::wire::{CHUNK, HEAD};
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::EagerIn;
-use crate::fabric::hub::end::Open;
-use crate::fabric::hub::farewell::Farewell;
+use crate::fabric::common::close_reason::CloseReason;
+use crate::fabric::common::connection_end::OpenEnd;
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::EagerIn;
 use crate::fabric::receives::Receives;
 use crate::fabric::seal::{self, SealError};
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Ticket, ViError};
+use crate::vi::{Counters, Keys, Lane, Notices, Op, Position, PostError, Posted, Ticket, ViError};
 
 #[derive(Debug)]
-pub(super) struct Conn {
+pub(super) struct DataPath {
     depth: u32,
-    pub stream: Stream,
+    pub stream: ByteStream,
     pub sender: Sender,
     pub receiver: Receiver,
-    intake: Intake,
-    /// Polls that found nothing, and bytes that came, since the peer was told.
+    frame_reader: FrameReader,
+    /// Polls that found nothing, and bytes that arrived, since the counts were sent last.
     idle: u32,
     untold: usize,
-    /// What was posted and not written: descriptors and bytes.
+    /// Descriptors and bytes that were posted and not written.
     queued: (usize, u64),
-    /// Whether the kernel takes no more: the set says when it does.
+    /// Whether the kernel takes no more; epoll reports when it does.
     pub is_full: bool,
     /// Whether the last flush left something to write.
     pub has_rest: bool,
     /// Whether writing has failed. Reading tells why.
     pub is_broken: bool,
-    /// Whether the nic is to come by.
+    /// Whether the connection is in the nic's list of those with something to write.
     pub is_dirty: bool,
-    /// What came of it, for those who are to be told.
+    /// Completions that are to be delivered.
     pub notices: Notices,
 }
 
-/// A connection that this side has left: its socket, and what is still to be written.
+/// What one call on an end uses of the nic.
+pub(super) struct CallContext<'a> {
+    pub keys: &'a Keys,
+    pub notices: &'a mut Notices,
+}
+
+/// A connection that this side has closed: its socket, and what is still to be written.
 #[derive(Debug)]
-pub(super) struct Leaving {
-    pub stream: Stream,
+pub(super) struct TcpClosing {
+    pub stream: ByteStream,
     pub bytes: Vec<u8>,
 }
 
-/// What is left of a connection that has ended.
+/// What remains of a connection that is closed.
 #[derive(Debug)]
-pub(super) struct Left {
-    pub leaving: Option<Leaving>,
-    /// Eager messages that came before, to be drained.
+pub(super) struct EndedConnection {
+    pub closing: Option<TcpClosing>,
+    /// Eager messages that arrived before, to be drained.
     pub eager: Box<EagerIn>,
     /// How much of each lane the peer has drained.
     pub arrived: [Position; 2],
 }
 
-/// Bytes written at once, so that no connection starves the others: the chunks of one call.
+/// Bytes that one connection writes in one turn, so that it does not starve the others: the chunks of one call.
 const WRITE_MAX: usize = CHUNKS * CHUNK;
-/// And read.
+/// Bytes that one connection reads in one turn.
 const READ_MAX: usize = 64 << 10;
-/// What was posted is written when it is so much,
+/// A batch is written when it has so many bytes,
 const QUEUED_BYTES: u64 = 64 << 10;
-/// or so many.
+/// or so many descriptors.
 const QUEUED_MAX: usize = 64;
-/// A payload goes straight to its memory if so much of it is still to come.
+/// A payload is read straight into its memory if so much of it is still to come.
 const DIRECT_MIN: usize = 4 << 10;
-/// What is read behind it: the head of the next frame, and nothing of its payload, so
-/// that all of that goes straight to its memory.
+/// Bytes that are read behind it: the head of the next frame, and nothing of its payload, so that all of the
+/// payload is read straight into its memory.
 const NEXT_HEAD: usize = HEAD;
-/// The peer is told how far this side is after so many polls that found nothing,
+/// The counts are sent after so many polls that found nothing,
 const IDLE_MAX: u32 = 8;
 /// or so many frames,
 const TAKEN_MAX: u64 = 64;
 /// or a message with so many bytes: its memory is soon used again, and still in a cache.
 const UNTOLD_MAX: usize = 256 << 10;
 
-/// Descriptors that an end that sleeps keeps memory for.
+/// Descriptors for which an idle end keeps memory.
 const KEEP: usize = 32;
 
-const GONE: ViError = ViError::PeerDied { why: "its connection ended without a word" };
+const GONE: ViError = ViError::PeerDied { why: "its connection ended without a goodbye" };
 const SILENT: ViError = ViError::PeerDied { why: "it has not answered for too long" };
 const LOST: ViError = ViError::PeerDied { why: "its connection broke" };
 const CUT: ViError = ViError::PeerDied { why: "its connection ended within a sealed record" };
 const WORN: ViError = ViError::Protocol(SealError::Worn.text());
 
-impl Conn {
+impl DataPath {
     /// `first` are bytes that are to be written before all others, and not sealed; what follows
     /// them is, if there are keys.
     pub(super) fn new(
         spec: ViSpec,
-        stream: Stream,
+        stream: ByteStream,
         first: &[u8],
-        keys: Option<seal::Keys>,
+        keys: Option<seal::SealKeys>,
     ) -> Self {
         let mut sender = Sender::new(spec.reliability);
         let stream = match keys {
@@ -121,7 +126,7 @@ impl Conn {
             stream,
             sender,
             receiver: Receiver::new(spec.reliability, spec.vi, spec.drain),
-            intake: Intake::default(),
+            frame_reader: FrameReader::default(),
             idle: 0,
             untold: 0,
             queued: (0, 0),
@@ -143,11 +148,11 @@ impl Conn {
             self.sender.outbox.outstanding()
         };
         if outstanding >= self.depth as usize {
-            return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
+            return Err(Unposted::new(PostError::Full { depth: self.depth }, posted));
         }
         if receiving {
             self.receiver.incoming.receives.push(posted);
-            return Ok(self.is_starving() || self.intake.is_held_up());
+            return Ok(self.is_starving() || self.frame_reader.is_held_up());
         }
         let is_alone = self.sender.is_idle();
         let bytes = posted.descriptor().len();
@@ -163,7 +168,7 @@ impl Conn {
         self.queued.1 += bytes;
         let is_much = self.queued.0 >= QUEUED_MAX || self.queued.1 >= QUEUED_BYTES;
         if self.is_full {
-            // The set says when there is room.
+            // Epoll reports when there is room.
             return false;
         }
         if self.is_broken || !(is_alone || is_much) {
@@ -172,32 +177,32 @@ impl Conn {
         self.flush_at_most(WRITE_MAX, keys) != Flushed::All
     }
 
-    /// Whether the peer has no receive to count on and might have.
+    /// Whether the peer has no receives left, and does not know of new ones.
     fn is_starving(&self) -> bool {
-        self.owes_counts() && self.sender.told.receives <= self.receiver.begun
+        self.owes_counts() && self.sender.counts_sent.receives <= self.receiver.begun
     }
 
-    /// Whether the peer does not know how far this side is, and might want to: what it
-    /// sent was taken, or it has fewer receives to count on than it does not know of.
+    /// Whether the peer waits for counts that it does not know: what it sent was taken, or it has fewer
+    /// receives left than were posted since.
     #[inline]
     fn owes(&self) -> bool {
         self.owes_drained() || self.owes_counts()
     }
 
-    /// The same of posted messages.
+    /// Whether counts of posted messages are owed.
     #[inline]
     fn owes_counts(&self) -> bool {
-        let (counts, told) = (self.counts(), self.sender.told);
-        let left = told.receives.saturating_sub(self.receiver.begun);
-        let is_short = counts.receives - told.receives > left;
-        let has_taken = (counts.taken, counts.placed) != (told.taken, told.placed);
+        let (counts, counts_sent) = (self.counts(), self.sender.counts_sent);
+        let left = counts_sent.receives.saturating_sub(self.receiver.begun);
+        let is_short = counts.receives - counts_sent.receives > left;
+        let has_taken = (counts.taken, counts.placed) != (counts_sent.taken, counts_sent.placed);
         self.sender.outbox.level().is_reliable() && (has_taken || is_short)
     }
 
-    /// Whether the peer does not know what this side has drained.
+    /// Whether an acknowledgement of drained messages is owed.
     #[inline]
     pub(super) fn owes_drained(&self) -> bool {
-        self.receiver.eager.owes(self.sender.told_drained)
+        self.receiver.eager.owes(self.sender.drained_sent)
     }
 
     /// Writes what may leave.
@@ -205,12 +210,12 @@ impl Conn {
         self.flush_at_most(WRITE_MAX, keys)
     }
 
-    /// The same, of about so many bytes.
+    /// Writes what may leave, about so many bytes of it.
     fn flush_at_most(&mut self, most: usize, keys: &Keys) -> Flushed {
         let counts = self.counts();
         self.sender.drained = self.receiver.eager.drained();
         let Self { sender, notices, stream, .. } = self;
-        let flushed = sender.flush(stream, counts, most, &mut Io { keys, notices });
+        let flushed = sender.flush(stream, counts, most, &mut CallContext { keys, notices });
         let Ok(flushed) = flushed else {
             (self.is_broken, self.has_rest) = (true, true);
             return Flushed::More;
@@ -221,13 +226,13 @@ impl Conn {
         flushed
     }
 
-    /// Writes what may leave, and tells the peer how far this side is. `true` if there
-    /// is more.
+    /// Writes what may leave, and sends the counts if they are owed; before a sleep (`thorough`) also those
+    /// that could wait.
     pub(super) fn push(&mut self, keys: &Keys, thorough: bool) -> Result<Flushed, Box<ViError>> {
         if self.is_broken {
             return Err(self.why_broken(keys));
         }
-        if self.intake.is_held_up() {
+        if self.frame_reader.is_held_up() {
             self.resume(keys)?;
         }
         if self.is_full {
@@ -246,13 +251,13 @@ impl Conn {
         Ok(if self.is_full { Flushed::Full } else { flushed })
     }
 
-    /// Whether the nic is to come by, and was not told so.
+    /// Whether there is something to write, and the nic was not told so before.
     #[inline]
     pub(super) const fn is_newly_dirty(&mut self) -> bool {
         self.has_rest && !std::mem::replace(&mut self.is_dirty, true)
     }
 
-    /// Tells the peer how far this side is.
+    /// Sends the counts of this side.
     pub(super) fn tell(&mut self, keys: &Keys) {
         (self.idle, self.untold) = (0, 0);
         self.sender.drained = self.receiver.eager.drained();
@@ -261,16 +266,16 @@ impl Conn {
     }
 
     fn resume(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
-        let Self { sender, receiver, intake, notices, .. } = self;
-        intake.resume(sender, receiver, &mut Io { keys, notices })
+        let Self { sender, receiver, frame_reader, notices, .. } = self;
+        frame_reader.resume(sender, receiver, &mut CallContext { keys, notices })
     }
 
-    /// What a set is to say about its socket.
+    /// What epoll is to watch the socket for.
     pub(super) fn flags(&self) -> EventFlags {
         if self.is_full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN }
     }
 
-    /// Takes what came and sends what can go. Whether something came.
+    /// Reads what has arrived and writes what may leave. Whether something has arrived.
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, staging: &mut [u8]) -> Result<bool, Box<ViError>> {
         let came = self.read(keys, staging)?;
@@ -291,22 +296,22 @@ impl Conn {
         Ok(came)
     }
 
-    /// Whether the peer should know by now how far this side is.
+    /// Whether the counts are due.
     fn is_due(&mut self) -> bool {
-        if self.receiver.eager.is_due(self.sender.told_drained) {
+        if self.receiver.eager.is_due(self.sender.drained_sent) {
             return true;
         }
-        let (counts, told) = (self.counts(), self.sender.told);
-        // One alone may be answered, which tells it.
-        let half = ((told.receives - told.placed) / 2).max(2);
+        let (counts, counts_sent) = (self.counts(), self.sender.counts_sent);
+        // A lone message may be answered, and the answer carries the counts.
+        let half = ((counts_sent.receives - counts_sent.placed) / 2).max(2);
         let is_reliable = self.sender.outbox.level().is_reliable();
         is_reliable
-            && (counts.placed - told.placed >= half
-                || counts.placed > told.placed && self.untold >= UNTOLD_MAX
-                || counts.taken - told.taken >= TAKEN_MAX)
+            && (counts.placed - counts_sent.placed >= half
+                || counts.placed > counts_sent.placed && self.untold >= UNTOLD_MAX
+                || counts.taken - counts_sent.taken >= TAKEN_MAX)
     }
 
-    /// Bytes that came already, behind the greeting.
+    /// Takes bytes that arrived with the handshake, behind it.
     pub(super) fn take_first(
         &mut self,
         bytes: &[u8],
@@ -321,18 +326,18 @@ impl Conn {
         Ok(())
     }
 
-    /// Bytes of the peer, in order.
+    /// Takes bytes of the peer, in order.
     fn take(&mut self, bytes: &[u8], keys: &Keys) -> Result<(), Box<ViError>> {
-        let Self { sender, receiver, intake, notices, .. } = self;
-        intake.take(bytes, sender, receiver, &mut Io { keys, notices })?;
-        if intake.is_held_up() {
+        let Self { sender, receiver, frame_reader, notices, .. } = self;
+        frame_reader.take(bytes, sender, receiver, &mut CallContext { keys, notices })?;
+        if frame_reader.is_held_up() {
             self.resume(keys)?;
         }
         Ok(())
     }
 
-    /// Reads what came, at most about [`READ_MAX`], and then what is ready in this process: nobody
-    /// tells of that. Whether there was anything.
+    /// Reads what has arrived, about [`READ_MAX`] at most, and then all that lies in this process already,
+    /// which epoll does not report. Whether there was anything.
     #[inline]
     fn read(&mut self, keys: &Keys, staging: &mut [u8]) -> Result<bool, Box<ViError>> {
         let mut got = 0;
@@ -340,7 +345,7 @@ impl Conn {
             let Some((asked, n)) = self.read_once(keys, staging)? else { break };
             got += n;
             self.untold += n;
-            // Less than there was room for is all there was.
+            // The kernel had less than there was room for: nothing is left.
             if self.stream.is_drained(n < asked) {
                 break;
             }
@@ -348,15 +353,15 @@ impl Conn {
         Ok(got > 0)
     }
 
-    /// One call. How much was asked for, and how much came; `None` if nothing is there.
+    /// Makes one read. How many bytes were asked for, and how many came; `None` if none are there.
     #[inline]
     fn read_once(
         &mut self,
         keys: &Keys,
         staging: &mut [u8],
     ) -> Result<Option<(usize, usize)>, Box<ViError>> {
-        let Self { sender, receiver, intake, stream, .. } = self;
-        let direct = intake.memory(DIRECT_MIN, sender, receiver).map(|(to, offset, left)| {
+        let Self { sender, receiver, frame_reader, stream, .. } = self;
+        let direct = frame_reader.memory(DIRECT_MIN, sender, receiver).map(|(to, offset, left)| {
             let (tail, mut read) = (&mut staging[..NEXT_HEAD], None);
             to.fill(offset, left, |piece| {
                 if read.is_none() {
@@ -374,28 +379,33 @@ impl Conn {
             Ok(0) if planted(Fault::EndBelieved) => return Err(ViError::ClosedByPeer.into()),
             Ok(0) => return Err(GONE.into()),
             Ok(n) => n,
-            Err(Unread::Kernel(why)) if is_later(why) => return Ok(None),
-            Err(Unread::Kernel(Errno::TIMEDOUT)) => return Err(SILENT.into()),
-            Err(Unread::Kernel(_)) => return Err(LOST.into()),
-            Err(Unread::Wrong(why)) => return Err(ViError::Protocol(why).into()),
-            Err(Unread::Cut) => return Err(CUT.into()),
+            Err(StreamReadError::Kernel(why)) if is_later(why) => return Ok(None),
+            Err(StreamReadError::Kernel(Errno::TIMEDOUT)) => return Err(SILENT.into()),
+            Err(StreamReadError::Kernel(_)) => return Err(LOST.into()),
+            Err(StreamReadError::Wrong(why)) => return Err(ViError::Protocol(why).into()),
+            Err(StreamReadError::Cut) => return Err(CUT.into()),
         };
         if room > 0 {
-            let Self { sender, receiver, intake, notices, .. } = self;
-            intake.filled(n.min(room), sender, receiver, &mut Io { keys, notices })?;
+            let Self { sender, receiver, frame_reader, notices, .. } = self;
+            frame_reader.filled(
+                n.min(room),
+                sender,
+                receiver,
+                &mut CallContext { keys, notices },
+            )?;
         }
         let behind = if room > 0 { n.saturating_sub(room) } else { n };
         self.take(&staging[..behind], keys)?;
         Ok(Some((asked, n)))
     }
 
-    /// Why nothing can be written any more: the peer may have said it.
+    /// Why nothing can be written any more: the goodbye of the peer may say it.
     fn why_broken(&mut self, keys: &Keys) -> Box<ViError> {
         if self.stream.is_worn() {
             return WORN.into();
         }
         let mut staging = [0; 4096];
-        // As much as a peer may have said before it left.
+        // As much as a peer may have sent before it closed.
         for _ in 0..LAST_READS {
             match self.read_once(keys, &mut staging) {
                 Err(why) => return why,
@@ -414,16 +424,16 @@ impl Conn {
         true
     }
 
-    /// How far this side is.
+    /// The counts of this side.
     #[inline]
-    pub(super) const fn counts(&self) -> Counts {
+    pub(super) const fn counts(&self) -> ReceiveCounts {
         let Receives { promised: receives, placed, .. } = self.receiver.incoming.receives;
-        Counts { taken: self.intake.taken, receives, placed }
+        ReceiveCounts { taken: self.frame_reader.taken, receives, placed }
     }
 }
 
-impl Open for Conn {
-    type Left = Left;
+impl OpenEnd for DataPath {
+    type Remainder = EndedConnection;
 
     fn counters(&self) -> Counters {
         Counters {
@@ -433,15 +443,15 @@ impl Open for Conn {
         }
     }
 
-    /// Gives back what is still to be told to the peer, if it listens.
-    fn fail(mut self, why: &ViError, notices: &mut Notices) -> Left {
+    /// Fails what is posted. Returns the goodbye that is still to be sent, and what can still be drained.
+    fn fail(mut self, why: &ViError, notices: &mut Notices) -> EndedConnection {
         self.notices.move_to(notices);
         let is_dead = matches!(why, ViError::PeerDied { .. }) || self.is_broken;
-        let leaving = if is_dead || self.receiver.is_over {
+        let closing = if is_dead || self.receiver.is_over {
             None
         } else {
             let mut last = Vec::new();
-            Farewell::of(why.clone()).push(&mut last);
+            CloseReason::of(why.clone()).push(&mut last);
             let bytes = self.sender.last_words(&last, self.counts());
             Some(bytes)
         };
@@ -453,8 +463,8 @@ impl Open for Conn {
         if *why == ViError::Closed {
             eager.clear();
         }
-        let leaving = leaving.map(|bytes| Leaving { stream: self.stream, bytes });
-        Left { leaving, eager, arrived }
+        let closing = closing.map(|bytes| TcpClosing { stream: self.stream, bytes });
+        EndedConnection { closing, eager, arrived }
     }
 }
 

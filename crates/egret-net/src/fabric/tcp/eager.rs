@@ -1,11 +1,11 @@
 //! One end of a connection: eager messages in and out.
 
-use super::datapath::Conn;
+use super::datapath::DataPath;
 use super::send::Flushed;
-use crate::fabric::hub::eager::{Drains, EagerIn};
-use crate::vi::{Keys, Lane, Position, SendError};
+use crate::fabric::common::eager::{EagerEnd, EagerIn};
+use crate::vi::{Keys, Lane, Position, PostError};
 
-impl Conn {
+impl DataPath {
     /// Sends an eager message. Whether the nic has something to do.
     #[inline]
     pub(super) fn send(
@@ -14,7 +14,7 @@ impl Conn {
         tag: u64,
         parts: &[&[u8]],
         keys: &Keys,
-    ) -> Result<(Position, bool), SendError> {
+    ) -> Result<(Position, bool), PostError> {
         let is_alone = self.sender.eager.is_alone();
         let (position, len) = self.put(lane, tag, parts)?;
         Ok((position, self.queue(len as u64, is_alone, keys)))
@@ -30,7 +30,7 @@ impl Conn {
         parts: &[&[u8]],
         keys: &Keys,
     ) -> Option<(Position, bool)> {
-        let has_room = self.sender.eager.has_room(lane, SendError::check(parts).ok()?);
+        let has_room = self.sender.eager.has_room(lane, PostError::check_eager(parts).ok()?);
         // At the unreliable level what is written with it is complete.
         if !has_room || !self.sender.outbox.level().is_reliable() {
             return None;
@@ -45,8 +45,8 @@ impl Conn {
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-    ) -> Result<(Position, usize), SendError> {
-        let len = SendError::check(parts)?;
+    ) -> Result<(Position, usize), PostError> {
+        let len = PostError::check_eager(parts)?;
         let Self { sender, receiver, .. } = self;
         let is_reliable = sender.outbox.level().is_reliable();
         let Some(position) = sender.eager.admit(lane, len, is_reliable)? else {
@@ -89,20 +89,20 @@ impl Conn {
         if self.sender.has_more() && self.flush(keys) != Flushed::All {
             return true;
         }
-        if self.receiver.eager.is_due(self.sender.told_drained) {
+        if self.receiver.eager.is_due(self.sender.drained_sent) {
             self.tell(keys);
         }
         self.has_rest
     }
 }
 
-impl Drains for Conn {
+impl EagerEnd for DataPath {
     #[inline]
     fn eager(&mut self) -> &mut EagerIn {
         &mut self.receiver.eager
     }
 
-    fn answer(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+    fn answer(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError> {
         self.put(lane, tag, parts).map(|(position, _)| position)
     }
 

@@ -1,4 +1,6 @@
 //! Faults that tests plant here; see [`crate::fault`].
+//!
+//! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
 #[cfg(test)]
 pub(super) use crate::fault::caught;
@@ -19,7 +21,7 @@ pub(super) enum Fault {
     CountsBelieved,
     /// A socket is closed while the peer still sends.
     NoLinger,
-    /// A visitor may take as long as it likes to greet.
+    /// A connection request may take as long as it likes to finish a handshake.
     LorisAwaited,
     /// As many handshakes are begun at once as there are callers.
     HandshakesUnbounded,
@@ -49,4 +51,56 @@ pub(super) enum Fault {
     GuessBelieved,
     /// The end of a stream is taken for a goodbye.
     EndBelieved,
+}
+
+// The faults of hot functions, by name, so that those functions read as the protocol.
+
+#[inline]
+pub(super) fn partial_writes_are_forgotten() -> bool {
+    planted(Fault::RestForgotten)
+}
+
+#[inline]
+pub(super) fn chunks_are_kept() -> bool {
+    planted(Fault::ChunksKept)
+}
+
+#[inline]
+pub(super) fn cut_frames_are_counted() -> bool {
+    planted(Fault::CutCounted)
+}
+
+#[inline]
+pub(super) fn chunks_go_in_a_row() -> bool {
+    planted(Fault::ChunksInARow)
+}
+
+#[inline]
+pub(super) fn counts_are_unchecked() -> bool {
+    planted(Fault::CountsBelieved)
+}
+
+#[inline]
+pub(super) fn receives_are_unchecked() -> bool {
+    planted(Fault::ReceivesIgnored)
+}
+
+#[inline]
+pub(super) fn answers_are_misplaced() -> bool {
+    planted(Fault::AnswerMisplaced)
+}
+
+#[inline]
+pub(super) fn lengths_are_unchecked() -> bool {
+    planted(Fault::LengthIgnored)
+}
+
+#[inline]
+pub(super) fn eager_messages_are_held() -> bool {
+    planted(Fault::EagerHeld)
+}
+
+#[inline]
+pub(super) fn partial_heads_are_forgotten() -> bool {
+    planted(Fault::HeadForgotten)
 }

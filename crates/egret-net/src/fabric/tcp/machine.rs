@@ -3,13 +3,13 @@
 use std::num::NonZeroU64;
 
 use super::acceptor::Acceptor;
+use super::connection::DrainOutcome;
 use super::driver::Driver;
 use super::fault::{Fault, planted};
-use super::link::Pulled;
-use super::rounds::Active;
+use super::rounds::ActiveConnection;
 use super::send::Flushed;
-use crate::fabric::hub::connectors;
-use crate::fabric::hub::machine::prelude::*;
+use crate::fabric::common::connectors;
+use crate::fabric::common::machine::prelude::*;
 use crate::vi::Wait;
 
 /// A frugal program looks twice before it sleeps again: it is told by the set then.
@@ -45,7 +45,7 @@ impl Machine for Driver {
 
     fn next_event(&self) -> Option<Instant> {
         let acceptor = self.acceptor.as_ref().and_then(Acceptor::deadline);
-        [acceptor, connectors::deadline(&self.connectors), self.leavings.deadline()]
+        [acceptor, connectors::deadline(&self.connectors), self.closings.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -56,13 +56,13 @@ impl Machine for Driver {
     fn arm(&mut self, after: &mut After) -> bool {
         self.is_armed = true;
         let mut at = 0;
-        while let Some(&Active { id, .. }) = self.active.get(at) {
+        while let Some(&ActiveConnection { id, .. }) = self.active.get(at) {
             match self.push(id, after, true) {
                 // It is no longer among them.
                 None => continue,
                 Some(Flushed::All) => {}
                 // The rest of this looks after it.
-                Some(Flushed::More | Flushed::Full) => self.come_by(id),
+                Some(Flushed::More | Flushed::Full) => self.mark_dirty(id),
             }
             at += 1;
         }
@@ -109,7 +109,7 @@ impl Machine for Driver {
         let link = self.links.open.get_mut(&conn.0)?;
         let (position, is_dirty) = link.try_send(lane, tag, parts, &self.fixed)?;
         if is_dirty && !planted(Fault::SentUnmarked) {
-            self.come_by(conn.0);
+            self.mark_dirty(conn.0);
         }
         NonZeroU64::new(position.number())
     }
@@ -122,7 +122,7 @@ impl Machine for Driver {
         tag: u64,
         parts: &[&[u8]],
         after: &mut After,
-    ) -> Result<Position, SendError> {
+    ) -> Result<Position, PostError> {
         let link = self.links.of_handle(conn.0);
         let (sent, is_dirty) = link.send(lane, tag, parts, &self.fixed, &mut after.notices);
         if is_dirty {
@@ -158,7 +158,7 @@ impl Machine for Driver {
                 continue;
             };
             let pulled = link.drain(drain, &mut left, sink, &self.fixed, &mut after.notices);
-            let Some(Pulled { answers, is_dirty, owes, has_more }) = pulled else {
+            let Some(DrainOutcome { answers, is_dirty, owes, has_more }) = pulled else {
                 at += 1;
                 continue;
             };
@@ -184,7 +184,7 @@ impl Machine for Driver {
         }
         connectors::shut(std::mem::take(&mut self.connectors), after);
         self.listeners.shut(after);
-        self.leavings.clear();
+        self.closings.clear();
         after.happened = true;
     }
 }

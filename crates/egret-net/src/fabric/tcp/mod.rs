@@ -8,54 +8,55 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `machine.rs`, `driver.rs`, `token.rs` | the nic, and what it does when it is driven |
-//! | `rounds.rs` | which connections a nic reads, and which are left to its set |
-//! | `acceptor.rs`, `connector.rs`, `greeting.rs`, and `greet`, `place` | listening and connecting |
-//! | `link.rs` | a connection, open or gone |
-//! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs`, `eager.rs` | post, send and poll |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `token.rs` | the nic, and its progress |
+//! | `rounds.rs` | which connections a nic reads, and which are left to epoll |
+//! | `acceptor.rs`, `connector.rs`, `handshake.rs` | inbound and outbound connections that are being made |
+//! | `connection.rs` | a connection, open or closed |
+//! | `datapath.rs`, `send.rs`, `batch.rs`, `frame_reader.rs`, `recv.rs`, `eager.rs` | post, send and poll |
 //! | `wire.rs` | what a frame says |
-//! | `stream.rs` | where bytes enter and leave: all reads and writes of a connection |
+//! | `stream.rs` | all reads and writes of a connection |
 //! | `sealed` | the records of a stream that is sealed |
 //! | `socket.rs` | the system's connections |
-//! | `leaving.rs` | what is still said when one is over |
+//! | `closing.rs` | what is still said when one is over |
 //!
 //! # Rules
 //!
-//! * Every byte of a peer is hostile. Lengths and counts are checked before memory is
-//!   taken or written; a lie is an error that ends the connection, not a panic.
+//! * Every byte of a peer is untrusted. Lengths and counts are checked before memory is
+//!   taken or written; a false value is an error that closes the connection, not a panic.
 //! * A message begins only when the peer has a receive posted for it, so what arrives
-//!   has a place, and nothing is kept for who sends without being asked.
-//! * What the kernel takes of a write may be anything down to a byte; the rest is
-//!   remembered. What it gives of a read may be too.
-//! * The end of the stream without a last word is a death. A connection that is left
-//!   lingers until the peer has closed as well, so that no reset eats the last words.
-//! * A silent peer is found by the kernel: by its pulse when nothing is under way, and
+//!   has a place, and nothing is kept for a peer that sends more.
+//! * The kernel may take any part of a write, down to a byte; the rest is remembered. A read may return
+//!   any part of what was sent.
+//! * The end of the stream without a goodbye means that the peer has died. A connection that is closed
+//!   lingers until the peer has closed as well, so that no reset overtakes the goodbye.
+//! * A silent peer is found by the kernel: by TCP keep-alive when nothing is under way, and
 //!   after 20 s if what is under way is not taken. A peer that does not drive its nic for
 //!   so long, while it is sent more than its kernel holds, is taken for dead.
 //!
-//! The bytes stand in `docs/tcp-wire.md`, those of the greeting in `docs/greeting.md`.
+//! The bytes stand in `docs/wire/tcp.md`, those of the handshake in `docs/wire/handshake.md`.
 
 mod acceptor;
 mod batch;
+mod closing;
+mod connection;
 mod connector;
 mod datapath;
 mod driver;
 mod eager;
 mod fault;
+mod frame_reader;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../../../fuzz/models/egret-net/fabric/tcp/fuzzing.rs"]
 pub mod fuzzing;
-mod greeting;
-mod intake;
-mod io;
-mod leaving;
-mod link;
+mod handshake;
 mod machine;
 mod nic;
-#[cfg(any(test, feature = "fuzzing"))]
-mod puppet;
 mod recv;
 mod rounds;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../../fuzz/models/egret-net/fabric/tcp/scripted_peer.rs"]
+mod scripted_peer;
 mod sealed;
 mod send;
 mod socket;

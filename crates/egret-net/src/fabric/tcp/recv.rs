@@ -1,43 +1,45 @@
 //! The receiving half of one end: frames in, completions out.
 //!
-//! Every word of a frame is the peer's and may be a lie. Lengths are checked
-//! against what is posted or exposed here before a byte is placed.
+//! Every field of a frame may be false. Lengths are checked against what is posted or exposed here before
+//! a byte is placed.
+//!
+//! Repeated names: `Receiver`, one in each fabric.
 
 use std::borrow::Cow;
 
 use super::TRANSFER_MAX;
-use super::fault::{Fault, planted};
-use super::io::Io;
+use super::datapath::CallContext;
+use super::fault;
 use super::send::Sender;
-use super::wire::Frame;
+use super::wire::TcpFrame;
 use crate::buf::Kind;
-use crate::fabric::hub::bytes::Reader;
-use crate::fabric::hub::eager::EagerIn;
-use crate::fabric::hub::farewell::Farewell;
-use crate::fabric::hub::incoming::{Current, Incoming};
-use crate::fabric::outbox::Answer;
+use crate::fabric::common::bytes::ByteReader;
+use crate::fabric::common::close_reason::CloseReason;
+use crate::fabric::common::eager::EagerIn;
+use crate::fabric::common::incoming::{CurrentTransfer, IncomingTransfers};
+use crate::fabric::outbox::OwedAnswer;
 use crate::vi::{Descriptor, DrainId, Posted, Reliability, RemoteKey, ViError, ViId};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
-    pub incoming: Incoming,
+    pub incoming: IncomingTransfers,
     pub eager: EagerIn,
     /// Messages of the peer that have begun to arrive, ever.
     pub begun: u64,
-    /// Whether the peer has said its last word.
+    /// Whether the peer has sent its goodbye.
     pub is_over: bool,
 }
 
 /// Where the payload of a frame goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
-    /// Nowhere: there is none.
+pub(super) enum PayloadTarget {
+    /// There is no payload.
     Nothing,
-    /// To what began last.
+    /// Into the transfer that began last.
     Current,
-    /// To a read of this side.
+    /// Into the memory of a read of this side.
     Read(u64),
-    /// To be looked at as a whole.
+    /// Into a buffer, to be decoded as a whole.
     Control,
 }
 
@@ -45,17 +47,17 @@ const MORE: ViError = ViError::Protocol("more bytes than were announced");
 
 impl Receiver {
     pub(super) fn new(level: Reliability, vi: ViId, drain: DrainId) -> Self {
-        let (incoming, eager) = (Incoming::new(level), EagerIn::new(vi, drain));
+        let (incoming, eager) = (IncomingTransfers::new(level), EagerIn::new(vi, drain));
         Self { incoming, eager, begun: 0, is_over: false }
     }
 
-    /// A frame of the peer's begins to arrive, for the first time.
-    pub(super) fn count(&mut self, frame: &Frame) -> Result<(), Box<ViError>> {
+    /// Counts a frame that needs a receive; the peer may not send more than there are receives.
+    pub(super) fn count(&mut self, frame: &TcpFrame) -> Result<(), Box<ViError>> {
         if !frame.needs_receive() || !self.incoming.is_reliable() {
             return Ok(());
         }
         self.begun += 1;
-        if self.begun > self.incoming.receives.promised && !planted(Fault::ReceivesIgnored) {
+        if self.begun > self.incoming.receives.promised && !fault::receives_are_unchecked() {
             return Err(ViError::Protocol("a message that there is no receive for").into());
         }
         Ok(())
@@ -63,125 +65,133 @@ impl Receiver {
 
     /// Whether a frame must wait for a receive.
     #[inline]
-    pub(super) fn holds_up(&self, frame: &Frame) -> bool {
+    pub(super) fn holds_up(&self, frame: &TcpFrame) -> bool {
         frame.needs_receive() && self.incoming.holds_up()
     }
 
-    /// Places a whole message of a few bytes, if [that is all](Incoming::place) there is to it.
+    /// [Places](IncomingTransfers::place) a whole short message in the oldest receive, if it can.
     #[inline]
-    pub(super) fn place(&mut self, tag: u64, bytes: &[u8], io: &mut Io<'_>) -> bool {
+    pub(super) fn place(&mut self, tag: u64, bytes: &[u8], io: &mut CallContext<'_>) -> bool {
         self.incoming.place((bytes.len(), tag), io.notices, |to| to.copy_from_slice(bytes))
     }
 
-    /// A frame begins that need not wait, with so many bytes to come. Where to.
+    /// Begins a frame that need not wait. Where its payload goes.
     pub(super) fn begin(
         &mut self,
-        frame: Frame,
+        frame: TcpFrame,
         payload: usize,
         sender: &mut Sender,
-        io: &mut Io<'_>,
-    ) -> Result<Into, Box<ViError>> {
+        io: &mut CallContext<'_>,
+    ) -> Result<PayloadTarget, Box<ViError>> {
         match frame {
-            Frame::Message { tag, kind } => {
+            TcpFrame::Message { tag, kind } => {
                 self.message((payload as u64, tag, kind), io)?;
-                Ok(Into::Current)
+                Ok(PayloadTarget::Current)
             }
-            Frame::Begin { tag, kind, len } => {
+            TcpFrame::Begin { tag, kind, len } => {
                 self.message((len, tag, kind), io)?;
-                Ok(Into::Current)
+                Ok(PayloadTarget::Current)
             }
-            Frame::Piece => {
-                if matches!(self.incoming.current, Current::Nothing) {
-                    return Err(ViError::Protocol("bytes of nothing").into());
+            TcpFrame::Piece => {
+                if matches!(self.incoming.current, CurrentTransfer::Nothing) {
+                    return Err(ViError::Protocol("a data record outside a message").into());
                 }
-                Ok(Into::Current)
+                Ok(PayloadTarget::Current)
             }
-            Frame::Read { id, secret, offset, len } => {
+            TcpFrame::Read { id, secret, offset, len } => {
                 let from = RemoteKey::of(secret).at(offset);
                 sender.answer(match io.keys.check(&from, len, false) {
-                    Ok(()) => Answer::Read { id, from, len, offset: 0 },
-                    Err(why) => Answer::ReadEnd { id, result: Err(why) },
+                    Ok(()) => OwedAnswer::Read { id, from, len, offset: 0 },
+                    Err(why) => OwedAnswer::ReadEnd { id, result: Err(why) },
                 })?;
-                Ok(Into::Nothing)
+                Ok(PayloadTarget::Nothing)
             }
-            Frame::ReadPiece { id } => {
+            TcpFrame::ReadPiece { id } => {
                 sender.outbox.read_mut(id)?;
-                Ok(if planted(Fault::AnswerMisplaced) { Into::Current } else { Into::Read(id) })
+                Ok(if fault::answers_are_misplaced() {
+                    PayloadTarget::Current
+                } else {
+                    PayloadTarget::Read(id)
+                })
             }
-            Frame::Write { secret, offset, len } => {
+            TcpFrame::Write { secret, offset, len } => {
                 self.incoming.begin_write((secret, offset, len), io.keys)?;
-                Ok(Into::Nothing)
+                Ok(PayloadTarget::Nothing)
             }
-            Frame::Kind { .. } | Frame::Goodbye | Frame::Eager { .. } => Ok(Into::Control),
-            Frame::ReadEnd { .. }
-            | Frame::WriteEnd { .. }
-            | Frame::Written { .. }
-            | Frame::Counts { .. } => Ok(Into::Nothing),
+            TcpFrame::Kind { .. } | TcpFrame::Goodbye | TcpFrame::Eager { .. } => {
+                Ok(PayloadTarget::Control)
+            }
+            TcpFrame::ReadEnd { .. }
+            | TcpFrame::WriteEnd { .. }
+            | TcpFrame::Written { .. }
+            | TcpFrame::Counts { .. } => Ok(PayloadTarget::Nothing),
         }
     }
 
-    /// All of a frame has come.
+    /// Ends a frame whose payload has arrived.
     pub(super) fn end(
         &mut self,
-        frame: Frame,
+        frame: TcpFrame,
         control: &[u8],
         sender: &mut Sender,
-        io: &mut Io<'_>,
+        io: &mut CallContext<'_>,
     ) -> Result<(), Box<ViError>> {
         match frame {
-            Frame::Message { .. } | Frame::Begin { .. } | Frame::Piece => self.finish(io),
-            Frame::ReadEnd { id, result } => {
+            TcpFrame::Message { .. } | TcpFrame::Begin { .. } | TcpFrame::Piece => self.finish(io),
+            TcpFrame::ReadEnd { id, result } => {
                 return self.incoming.end_read(id, result, &mut sender.outbox, io.notices);
             }
-            Frame::WriteEnd { id, notify } => return self.write_end(id, notify, sender, io),
-            Frame::Written { id, result } => {
-                // A read is over when its bytes are here, whatever else is said.
+            TcpFrame::WriteEnd { id, notify } => return self.write_end(id, notify, sender, io),
+            TcpFrame::Written { id, result } => {
+                // A read ends with its bytes, not with an answer to a write.
                 if sender.outbox.read_mut(id).is_ok() {
-                    return Err(ViError::Protocol("an answer to no request").into());
+                    return Err(
+                        ViError::Protocol("an answer to a request that was not made").into()
+                    );
                 }
                 sender.outbox.answered(id, result, io.notices)?;
             }
-            Frame::Kind { fingerprint } => self.learn(fingerprint, control)?,
-            Frame::Eager { lane, tag, drained } => {
+            TcpFrame::Kind { fingerprint } => self.learn(fingerprint, control)?,
+            TcpFrame::Eager { lane, tag, drained } => {
                 sender.eager.hear(drained)?;
                 return self.eager.arrive(lane, tag, control);
             }
-            Frame::Counts { drained, asks } => {
+            TcpFrame::Counts { drained, asks } => {
                 self.eager.is_asked |= asks;
                 return sender.eager.hear(drained);
             }
-            Frame::Goodbye => {
+            TcpFrame::Goodbye => {
                 let farewell = farewell(control)?;
                 self.is_over = true;
                 return Err(farewell.into_error().into());
             }
-            Frame::Read { .. } | Frame::ReadPiece { .. } | Frame::Write { .. } => {}
+            TcpFrame::Read { .. } | TcpFrame::ReadPiece { .. } | TcpFrame::Write { .. } => {}
         }
         Ok(())
     }
 
     fn learn(&mut self, fingerprint: u64, name: &[u8]) -> Result<(), Box<ViError>> {
-        let mut reader = Reader::new(name);
-        let said = |why: crate::fabric::hub::bytes::Malformed| ViError::Protocol(why.0);
+        let mut reader = ByteReader::new(name);
+        let said = |why: crate::fabric::common::bytes::Malformed| ViError::Protocol(why.0);
         let name = Cow::Owned(reader.text().map_err(said)?.to_owned());
         reader.end().map_err(said)?;
         self.incoming.learn(Kind { fingerprint, name });
         Ok(())
     }
 
-    /// A message begins in the oldest receive. One that does not fit, or that there
-    /// is no receive for, is left out, which the unreliable level survives.
+    /// Begins a message in the oldest receive. At the unreliable level a message that does not fit, or has no
+    /// receive, is dropped.
     fn message(
         &mut self,
         (len, tag, kind): (u64, u64, Option<u64>),
-        io: &mut Io<'_>,
+        io: &mut CallContext<'_>,
     ) -> Result<(), Box<ViError>> {
         if len > TRANSFER_MAX {
             return Err(ViError::Protocol("a message longer than any may be").into());
         }
         let admit = |posted: &mut Posted, kind: Option<&Kind>| posted.begin(len, tag, kind);
         if !self.incoming.begin((len, tag, kind), io.notices, admit)? {
-            self.incoming.current = Current::Dropped { left: len };
+            self.incoming.current = CurrentTransfer::Dropped { left: len };
         }
         Ok(())
     }
@@ -189,27 +199,29 @@ impl Receiver {
     /// Bytes of a payload, in order.
     pub(super) fn bytes(
         &mut self,
-        into: Into,
+        into: PayloadTarget,
         bytes: &[u8],
         sender: &mut Sender,
-        io: &Io<'_>,
+        io: &CallContext<'_>,
     ) -> Result<(), Box<ViError>> {
         let n = bytes.len() as u64;
-        if let Into::Read(id) = into {
+        if let PayloadTarget::Read(id) = into {
             let (read, got) = self.answering(id, n, sender)?;
             read.scatter(got, bytes);
             self.incoming.set_got(id, got + n);
             return Ok(());
         }
         match &mut self.incoming.current {
-            Current::Nothing => return Err(ViError::Protocol("bytes of nothing").into()),
-            Current::Dropped { left } => *left = left.checked_sub(n).ok_or(MORE)?,
-            Current::Message { posted, len, got, .. } => {
+            CurrentTransfer::Nothing => {
+                return Err(ViError::Protocol("a data record outside a message").into());
+            }
+            CurrentTransfer::Dropped { left } => *left = left.checked_sub(n).ok_or(MORE)?,
+            CurrentTransfer::Message { posted, len, got, .. } => {
                 let end = end_of(*got, n, *len)?;
                 posted.descriptor_mut().scatter(*got, bytes);
                 *got = end;
             }
-            Current::Write { to, len, got, result } => {
+            CurrentTransfer::Write { to, len, got, result } => {
                 let end = end_of(*got, n, *len)?;
                 if result.is_ok() {
                     *result = io.keys.write(&to.key.at(to.offset.saturating_add(*got)), bytes);
@@ -224,15 +236,15 @@ impl Receiver {
     /// they can be put there without being looked at.
     pub(super) fn memory<'a>(
         &'a mut self,
-        into: Into,
+        into: PayloadTarget,
         n: u64,
         sender: &'a mut Sender,
     ) -> Option<(&'a mut Descriptor, u64)> {
-        if let Into::Read(id) = into {
+        if let PayloadTarget::Read(id) = into {
             return self.answering(id, n, sender).ok();
         }
         match (into, &mut self.incoming.current) {
-            (Into::Current, Current::Message { posted, len, got, .. }) => {
+            (PayloadTarget::Current, CurrentTransfer::Message { posted, len, got, .. }) => {
                 end_of(*got, n, *len).ok()?;
                 Some((posted.descriptor_mut(), *got))
             }
@@ -240,11 +252,11 @@ impl Receiver {
         }
     }
 
-    /// So many bytes were put there.
-    pub(super) fn filled(&mut self, into: Into, n: u64) {
-        if let Into::Read(id) = into {
+    /// Notes that so many bytes were read there.
+    pub(super) fn filled(&mut self, into: PayloadTarget, n: u64) {
+        if let PayloadTarget::Read(id) = into {
             self.incoming.set_got(id, self.incoming.got_of(id) + n);
-        } else if let Current::Message { got, .. } = &mut self.incoming.current {
+        } else if let CurrentTransfer::Message { got, .. } = &mut self.incoming.current {
             *got += n;
         }
     }
@@ -264,11 +276,11 @@ impl Receiver {
         Ok((read, got))
     }
 
-    /// If the whole message lies in the posted memory, it is complete.
-    fn finish(&mut self, io: &mut Io<'_>) {
+    /// Completes the message if all of it has arrived.
+    fn finish(&mut self, io: &mut CallContext<'_>) {
         let is_whole = match &self.incoming.current {
-            Current::Message { len, got, .. } => got == len,
-            Current::Dropped { left } => *left == 0,
+            CurrentTransfer::Message { len, got, .. } => got == len,
+            CurrentTransfer::Dropped { left } => *left == 0,
             _ => false,
         };
         if is_whole {
@@ -281,23 +293,23 @@ impl Receiver {
         id: u64,
         notify: Option<u64>,
         sender: &mut Sender,
-        io: &mut Io<'_>,
+        io: &mut CallContext<'_>,
     ) -> Result<(), Box<ViError>> {
         let wrote = self.incoming.end_write()?;
-        sender.answer(Answer::Written { id, result: wrote.result })?;
+        sender.answer(OwedAnswer::Written { id, result: wrote.result })?;
         notify.map_or(Ok(()), |tag| self.incoming.notify(tag, &wrote, io.notices))
     }
 }
 
 fn end_of(got: u64, n: u64, len: u64) -> Result<u64, Box<ViError>> {
-    let end = got.checked_add(n).filter(|end| *end <= len || planted(Fault::LengthIgnored));
+    let end = got.checked_add(n).filter(|end| *end <= len || fault::lengths_are_unchecked());
     Ok(end.ok_or(MORE)?)
 }
 
-fn farewell(bytes: &[u8]) -> Result<Farewell, Box<ViError>> {
-    let said = |why: crate::fabric::hub::bytes::Malformed| ViError::Protocol(why.0);
-    let mut reader = Reader::new(bytes);
-    let farewell = Farewell::read(&mut reader).map_err(said)?;
+fn farewell(bytes: &[u8]) -> Result<CloseReason, Box<ViError>> {
+    let said = |why: crate::fabric::common::bytes::Malformed| ViError::Protocol(why.0);
+    let mut reader = ByteReader::new(bytes);
+    let farewell = CloseReason::read(&mut reader).map_err(said)?;
     reader.end().map_err(said)?;
     Ok(farewell)
 }

@@ -1,13 +1,13 @@
-//! Which connections of a nic are read directly, because they were busy lately.
+//! Which connections of a nic are read directly, because they were busy lately; epoll reports the others.
 
+use super::connection::ConnectionPoll;
 use super::driver::Driver;
-use super::link::Polled;
 use super::send::Flushed;
 use crate::fabric::After;
 use crate::vi::Wait;
 
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct ActiveConnection {
     pub id: u64,
     /// Polls in a row that found nothing.
     idle: u32,
@@ -15,25 +15,25 @@ pub(super) struct Active {
 
 /// Connections read directly.
 const ACTIVE_MAX: usize = 4;
-/// Polls in vain after which one of several is left to the set.
+/// Polls that found nothing after which one of several connections is left to epoll.
 const IDLE_MAX: u32 = 128;
 
 impl Driver {
-    /// Reads those that were busy lately.
+    /// Reads the connections that were busy lately.
     #[inline]
     pub(super) fn poll_active(&mut self, after: &mut After) {
         let mut at = 0;
-        while let Some(&Active { id, .. }) = self.active.get(at) {
-            let polled = self.poll_link(id, after);
-            let Some(Active { idle, .. }) = self.active.get_mut(at) else { return };
+        while let Some(&ActiveConnection { id, .. }) = self.active.get(at) {
+            let polled = self.poll_connection(id, after);
+            let Some(ActiveConnection { idle, .. }) = self.active.get_mut(at) else { return };
             match polled {
-                // It is no longer among them.
-                Polled::Gone => continue,
-                Polled::Something => *idle = 0,
-                Polled::Nothing => *idle = idle.saturating_add(1),
+                // The connection is no longer in the list.
+                ConnectionPoll::Gone => continue,
+                ConnectionPoll::Something => *idle = 0,
+                ConnectionPoll::Nothing => *idle = idle.saturating_add(1),
             }
             if *idle > IDLE_MAX && self.active.len() > 1 {
-                // Nobody comes by one that is left to the set: it tells first what it owes.
+                // A connection that is left to epoll is not visited: it sends first what it owes the peer.
                 match self.push(id, after, true) {
                     None => continue,
                     Some(Flushed::All) => {
@@ -51,10 +51,10 @@ impl Driver {
         self.active.iter().any(|active| active.id == id)
     }
 
-    /// Has a connection read directly, if there is a place.
+    /// Has a connection read directly, if there is room in the list.
     pub(super) fn activate(&mut self, id: u64) {
-        // What the set said of one that is read directly counts as read: if it went for idle it
-        // would be left to the set with what it owes untold.
+        // An event for a connection that is read directly counts as read: otherwise the connection would
+        // be left to epoll as idle, with acknowledgements that it owes.
         if let Some(active) = self.active.iter_mut().find(|active| active.id == id) {
             active.idle = 0;
             return;
@@ -65,19 +65,19 @@ impl Driver {
             self.deactivate(at);
         }
         let Some(link) = self.links.open.get_mut(&id) else { return };
-        // Who never sleeps need not hear of it by the set too, which costs the sender.
+        // A nic that never sleeps does not need epoll for it, which costs the sender of the bytes.
         if self.wait == Wait::Spin {
             link.unwatch(&self.fixed);
         }
-        self.active.push(Active { id, idle: 0 });
+        self.active.push(ActiveConnection { id, idle: 0 });
     }
 
     pub(super) fn deactivate(&mut self, at: usize) {
-        let Active { id, .. } = self.active.swap_remove(at);
+        let ActiveConnection { id, .. } = self.active.swap_remove(at);
         let link = self.links.open.get_mut(&id);
         if self.wait == Wait::Spin && link.is_some_and(|link| link.watch(&self.fixed).is_err()) {
-            // One that the set cannot watch stays where it is.
-            self.active.push(Active { id, idle: 0 });
+            // A connection that epoll cannot watch stays in the list.
+            self.active.push(ActiveConnection { id, idle: 0 });
         }
     }
 }

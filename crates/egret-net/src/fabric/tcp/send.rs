@@ -5,60 +5,62 @@
 //! memory, and behind them, straight from where it was posted, [several
 //! chunks](super::batch) of one large payload. Of a batch that the kernel took in part
 //! the frame that is half written is remembered.
+//!
+//! Repeated names: `Sender`, one in each fabric.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use rustix::io::Errno;
 
 use super::batch::{Batch, CHUNKS};
-use super::fault::{Fault, planted};
-use super::io::Io;
+use super::datapath::CallContext;
+use super::fault;
 use super::socket::is_later;
-use super::stream::Stream;
-use super::wire::{CHUNK, Frame};
-use crate::fabric::hub::bytes::push_text;
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::{Drained, EagerOut};
-use crate::fabric::outbox::{Answer, Outbox, Outgoing};
+use super::stream::ByteStream;
+use super::wire::{CHUNK, TcpFrame};
+use crate::fabric::common::bytes::push_text;
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::{DrainedUnits, EagerOut};
+use crate::fabric::outbox::{Outbox, OutgoingTransfer, OwedAnswer};
 use crate::vi::{Lane, Notices, Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
     pub outbox: Outbox,
-    /// Frames begun that count, ever.
+    /// Counted frames begun, ever.
     frames: u64,
     /// The numbers of the large ones that the peer has not taken.
     large: VecDeque<u64>,
     kinds: BTreeSet<u64>,
-    /// Whether messages have their turn before another piece of an answer.
+    /// Whether messages go before the next piece of an answer.
     turn: bool,
     batch: Batch,
     pub eager: EagerOut,
     /// Whether the peer is to be asked how much it has drained.
     pub asks: bool,
-    /// What this side has drained, and what of that the peer is told once all is written.
-    pub drained: Drained,
-    pub told_drained: Drained,
-    /// How far the peer is.
-    pub peer: Counts,
-    /// What the peer is told of this side's counts, once all is written.
-    pub told: Counts,
-    /// How much was written, ever: for tests.
+    /// Units that this side has drained, and those of them that the peer knows of once all is written.
+    pub drained: DrainedUnits,
+    pub drained_sent: DrainedUnits,
+    /// The counts of the peer.
+    pub peer: ReceiveCounts,
+    /// The counts of this side that the peer knows once all is written.
+    pub counts_sent: ReceiveCounts,
+    /// Bytes written, ever: for tests.
     pub written: u64,
 }
 
 /// How far a flush came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flushed {
-    /// All that may leave has left.
+    /// All that may leave is written.
     All,
-    /// There is more, which would have left too.
+    /// There is more, which the kernel might take.
     More,
     /// The kernel takes no more now.
     Full,
 }
 
-/// Payloads of up to so many bytes are copied: that is cheaper than to name them.
+/// Payloads of up to so many bytes are copied into the batch: that is cheaper than a slice of their own.
 const COPY_MAX: usize = 4 << 10;
 /// A batch has not many more bytes of heads and small payloads.
 const BATCH: usize = 64 << 10;
@@ -82,20 +84,20 @@ impl Sender {
             batch: Batch::default(),
             eager: EagerOut::default(),
             asks: false,
-            drained: Drained::default(),
-            told_drained: Drained::default(),
-            peer: Counts::default(),
-            told: Counts::default(),
+            drained: DrainedUnits::default(),
+            drained_sent: DrainedUnits::default(),
+            peer: ReceiveCounts::default(),
+            counts_sent: ReceiveCounts::default(),
             written: 0,
         }
     }
 
-    /// Bytes that go first, whatever they are.
+    /// Adds bytes in front of all frames.
     pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
         self.batch.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether nothing is on its way: what is posted now can leave at once.
+    /// Whether nothing is queued: what is posted now can leave at once.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.batch.is_empty() && self.outbox.outstanding() == 0 && self.outbox.answers.is_empty()
@@ -107,17 +109,17 @@ impl Sender {
         !self.batch.is_empty() || self.outbox.has_more() || self.asks || self.eager.has_waiting()
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
+    pub(super) fn answer(&mut self, answer: OwedAnswer) -> Result<(), Box<ViError>> {
         self.outbox.owe(answer, ANSWERS_MAX)
     }
 
     /// Writes what may leave and the kernel takes, about `most` bytes of it.
     pub(super) fn flush(
         &mut self,
-        stream: &mut Stream,
-        counts: Counts,
+        stream: &mut ByteStream,
+        counts: ReceiveCounts,
         most: usize,
-        io: &mut Io<'_>,
+        io: &mut CallContext<'_>,
     ) -> Result<Flushed, Errno> {
         // What was sealed before goes first.
         if !stream.flush()? {
@@ -137,10 +139,10 @@ impl Sender {
             if !is_all {
                 self.cut();
             }
-            if self.batch.is_written() || planted(Fault::RestForgotten) {
+            if self.batch.is_written() || fault::partial_writes_are_forgotten() {
                 self.wrote(io.notices);
             }
-            // The kernel has taken what it has room for: to try again costs a call in vain.
+            // The kernel has no more room: another try would be a wasted call.
             if !is_all {
                 return Ok(Flushed::Full);
             }
@@ -151,52 +153,52 @@ impl Sender {
     }
 
     /// Adds a frame with nothing but the counts.
-    pub(super) fn push_counts(&mut self, counts: Counts) {
+    pub(super) fn push_counts(&mut self, counts: ReceiveCounts) {
         if self.batch.is_empty() {
             self.put_counts(counts);
         }
     }
 
-    /// What nothing is written of waits for its turn again: something short may have come.
+    /// Takes frames of which nothing is written off the batch: something short may go before them.
     fn cut(&mut self) {
-        if planted(Fault::ChunksKept) {
+        if fault::chunks_are_kept() {
             return;
         }
         let cut = self.batch.cut();
-        if planted(Fault::CutCounted) {
+        if fault::cut_frames_are_counted() {
             return;
         }
         self.frames -= cut as u64;
         self.large.truncate(self.large.len().saturating_sub(cut));
     }
 
-    /// A batch is with the kernel.
+    /// Notes that the kernel has taken a batch.
     fn wrote(&mut self, notices: &mut Notices) {
         let tail = self.batch.tail;
         self.batch.clear();
         if tail > 0
-            && let Some(Outgoing { posted, offset }) = self.outbox.current.take()
+            && let Some(OutgoingTransfer { posted, offset }) = self.outbox.current.take()
         {
             self.went_on(posted, offset + tail as u64);
         }
         if !self.outbox.level().is_reliable() {
-            // It has left, which is all that this level asks for.
+            // The message has left, which completes it at this level.
             self.outbox.heard(self.frames, 0, notices);
         }
     }
 
-    /// So much of a descriptor is under way.
+    /// Notes that the bytes of a descriptor before `offset` are under way.
     fn went_on(&mut self, posted: Posted, offset: u64) {
         let len = posted.descriptor().len();
         if offset == len && matches!(posted.op(), Op::Send) {
             self.outbox.went(posted, len, self.frames - 1);
         } else {
-            self.outbox.current = Some(Outgoing { posted, offset });
+            self.outbox.current = Some(OutgoingTransfer { posted, offset });
         }
     }
 
     /// Makes a batch. `false` if nothing may leave.
-    fn fill(&mut self, counts: Counts, io: &Io<'_>) -> bool {
+    fn fill(&mut self, counts: ReceiveCounts, io: &CallContext<'_>) -> bool {
         while self.batch.bytes.len() < BATCH && self.batch.tail == 0 && self.next(counts, io) {}
         self.add_chunks(counts);
         !self.batch.is_empty()
@@ -204,21 +206,21 @@ impl Sender {
 
     /// Adds more chunks of what is current behind its first, which costs no further call; not
     /// where answers take turns with them.
-    fn add_chunks(&mut self, counts: Counts) {
+    fn add_chunks(&mut self, counts: ReceiveCounts) {
         if self.batch.tail == 0 || !self.outbox.answers.is_empty() {
             return;
         }
-        let Some(Outgoing { posted, offset }) = &self.outbox.current else { return };
+        let Some(OutgoingTransfer { posted, offset }) = &self.outbox.current else { return };
         let left = posted.descriptor().len() - offset;
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         while self.batch.chunks() < CHUNKS && self.batch.tail < left && self.may_add_large() {
             let n = (left - self.batch.tail).min(CHUNK);
-            self.put_large(Frame::Piece, n, counts);
+            self.put_large(TcpFrame::Piece, n, counts);
         }
     }
 
     /// Adds the head of a large frame.
-    fn put_large(&mut self, frame: Frame, n: usize, counts: Counts) {
+    fn put_large(&mut self, frame: TcpFrame, n: usize, counts: ReceiveCounts) {
         self.put(frame, n, counts);
         if self.outbox.level().is_reliable() {
             self.large.push_back(self.frames - 1);
@@ -237,7 +239,7 @@ impl Sender {
     }
 
     /// Adds the next frame. `false` if none may leave.
-    fn next(&mut self, counts: Counts, io: &Io<'_>) -> bool {
+    fn next(&mut self, counts: ReceiveCounts, io: &CallContext<'_>) -> bool {
         if self.next_eager(counts) {
             return true;
         }
@@ -245,7 +247,7 @@ impl Sender {
             self.put_counts(counts);
             return true;
         }
-        let pieces = matches!(self.outbox.answers.front(), Some(Answer::Read { .. }));
+        let pieces = matches!(self.outbox.answers.front(), Some(OwedAnswer::Read { .. }));
         if !pieces || !std::mem::take(&mut self.turn) {
             if let Some(answer) = self.outbox.answers.pop_front() {
                 self.turn = pieces;
@@ -260,31 +262,31 @@ impl Sender {
         self.next_of_own(counts)
     }
 
-    /// Adds an eager message of `len` bytes, behind what is on its way into the kernel.
+    /// Adds an eager message of `len` bytes, behind the batch that is being written.
     #[inline]
     pub(super) fn push_eager(
         &mut self,
         (lane, tag): (Lane, u64),
         len: usize,
         parts: &[&[u8]],
-        counts: Counts,
+        counts: ReceiveCounts,
     ) {
-        // What comes behind a large payload is the next batch's.
+        // Behind a large payload a message is for the next batch.
         if self.batch.tail > 0 || self.batch.bytes.len() >= BATCH || self.eager.has_waiting() {
             return self.eager.waiting[lane as usize].push(tag, len, parts);
         }
-        self.put(Frame::Eager { lane, tag, drained: self.drained }, len, counts);
+        self.put(TcpFrame::Eager { lane, tag, drained: self.drained }, len, counts);
         parts.iter().for_each(|part| self.batch.bytes.extend_from_slice(part));
     }
 
     /// Adds the next eager message that waits. `false` if none does.
-    fn next_eager(&mut self, counts: Counts) -> bool {
+    fn next_eager(&mut self, counts: ReceiveCounts) -> bool {
         for lane in Lane::ALL {
             let mut waiting = std::mem::take(&mut self.eager.waiting[lane as usize]);
             let next = waiting.pop();
             if let Some((tag, at)) = &next {
                 let (tag, drained) = (*tag, self.drained);
-                self.put(Frame::Eager { lane, tag, drained }, at.len(), counts);
+                self.put(TcpFrame::Eager { lane, tag, drained }, at.len(), counts);
                 self.batch.bytes.extend_from_slice(waiting.bytes(at.clone()));
             }
             self.eager.waiting[lane as usize] = waiting;
@@ -296,23 +298,23 @@ impl Sender {
     }
 
     /// Adds a frame of counts, which asks if there is something to ask.
-    fn put_counts(&mut self, counts: Counts) {
+    fn put_counts(&mut self, counts: ReceiveCounts) {
         // Behind all that it asks about.
         let asks = self.asks && !self.eager.has_waiting();
         self.asks &= !asks;
         let drained = self.drained;
-        self.put(Frame::Counts { drained, asks }, 0, counts);
+        self.put(TcpFrame::Counts { drained, asks }, 0, counts);
     }
 
     /// Adds the next frame that is not an answer.
-    fn next_of_own(&mut self, counts: Counts) -> bool {
-        let in_a_row = self.outbox.current.is_some() && planted(Fault::ChunksInARow);
+    fn next_of_own(&mut self, counts: ReceiveCounts) -> bool {
+        let in_a_row = self.outbox.current.is_some() && fault::chunks_go_in_a_row();
         if self.has_untaken_max() {
             return false;
         }
         if !in_a_row && let Some((id, from, len)) = self.outbox.next_read() {
             let (secret, offset) = (from.key.secret(), from.offset);
-            self.put(Frame::Read { id, secret, offset, len }, 0, counts);
+            self.put(TcpFrame::Read { id, secret, offset, len }, 0, counts);
             return true;
         }
         if self.large.len() >= LARGE_MAX {
@@ -334,13 +336,17 @@ impl Sender {
         if self.outbox.level().is_reliable() { self.peer.receives } else { u64::MAX }
     }
 
-    fn begin(&mut self, posted: Posted, counts: Counts) {
+    fn begin(&mut self, posted: Posted, counts: ReceiveCounts) {
         let descriptor = posted.descriptor();
         let (len, tag) = (descriptor.len(), descriptor.tag());
         if let Op::Write { to, notify } = *posted.op() {
             self.outbox.messages += u64::from(notify);
-            self.put(Frame::Write { secret: to.key.secret(), offset: to.offset, len }, 0, counts);
-            self.outbox.current = Some(Outgoing { posted, offset: 0 });
+            self.put(
+                TcpFrame::Write { secret: to.key.secret(), offset: to.offset, len },
+                0,
+                counts,
+            );
+            self.outbox.current = Some(OutgoingTransfer { posted, offset: 0 });
             return;
         }
         self.outbox.messages += 1;
@@ -350,30 +356,35 @@ impl Sender {
         {
             let mut name = Vec::new();
             push_text(&mut name, &kind.name);
-            self.put(Frame::Kind { fingerprint: kind.fingerprint }, name.len(), counts);
+            self.put(TcpFrame::Kind { fingerprint: kind.fingerprint }, name.len(), counts);
             self.batch.bytes.extend_from_slice(&name);
         }
         let frame = if len > CHUNK as u64 {
-            Frame::Begin { tag, kind, len }
+            TcpFrame::Begin { tag, kind, len }
         } else {
-            Frame::Message { tag, kind }
+            TcpFrame::Message { tag, kind }
         };
-        self.piece(frame, Outgoing { posted, offset: 0 }, counts);
+        self.piece(frame, OutgoingTransfer { posted, offset: 0 }, counts);
     }
 
-    fn go_on(&mut self, current: Outgoing, counts: Counts) {
-        let Outgoing { posted, offset } = &current;
+    fn go_on(&mut self, current: OutgoingTransfer, counts: ReceiveCounts) {
+        let OutgoingTransfer { posted, offset } = &current;
         if *offset < posted.descriptor().len() {
-            return self.piece(Frame::Piece, current, counts);
+            return self.piece(TcpFrame::Piece, current, counts);
         }
         let Op::Write { notify, .. } = *posted.op() else { unreachable!("a send is gone by now") };
         let tag = posted.descriptor().tag();
         let id = self.outbox.ask(current.posted);
-        self.put(Frame::WriteEnd { id, notify: notify.then_some(tag) }, 0, counts);
+        self.put(TcpFrame::WriteEnd { id, notify: notify.then_some(tag) }, 0, counts);
     }
 
     /// Adds a frame with the next bytes of a descriptor.
-    fn piece(&mut self, frame: Frame, Outgoing { posted, offset }: Outgoing, counts: Counts) {
+    fn piece(
+        &mut self,
+        frame: TcpFrame,
+        OutgoingTransfer { posted, offset }: OutgoingTransfer,
+        counts: ReceiveCounts,
+    ) {
         let left = posted.descriptor().len() - offset;
         let n = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
         if n <= COPY_MAX {
@@ -384,29 +395,29 @@ impl Sender {
             self.went_on(posted, offset + n as u64);
         } else {
             self.put_large(frame, n, counts);
-            self.outbox.current = Some(Outgoing { posted, offset });
+            self.outbox.current = Some(OutgoingTransfer { posted, offset });
         }
     }
 
-    fn put(&mut self, frame: Frame, payload: usize, counts: Counts) {
+    fn put(&mut self, frame: TcpFrame, payload: usize, counts: ReceiveCounts) {
         self.frames += u64::from(frame.is_counted());
-        self.told = counts;
-        if matches!(frame, Frame::Eager { .. } | Frame::Counts { .. }) {
-            self.told_drained = self.drained;
+        self.counts_sent = counts;
+        if matches!(frame, TcpFrame::Eager { .. } | TcpFrame::Counts { .. }) {
+            self.drained_sent = self.drained;
         }
         frame.push(payload, counts, &mut self.batch.bytes);
     }
 
     /// Adds a frame of an answer; what is left of it is the next.
-    fn push_answer(&mut self, answer: Answer, counts: Counts, io: &Io<'_>) {
+    fn push_answer(&mut self, answer: OwedAnswer, counts: ReceiveCounts, io: &CallContext<'_>) {
         match answer {
-            Answer::Read { id, len, offset, .. } if offset == len => {
-                self.put(Frame::ReadEnd { id, result: Ok(()) }, 0, counts);
+            OwedAnswer::Read { id, len, offset, .. } if offset == len => {
+                self.put(TcpFrame::ReadEnd { id, result: Ok(()) }, 0, counts);
             }
-            Answer::Read { id, from, len, offset } => {
+            OwedAnswer::Read { id, from, len, offset } => {
                 let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
                 let start = self.batch.bytes.len();
-                self.put(Frame::ReadPiece { id }, n, counts);
+                self.put(TcpFrame::ReadPiece { id }, n, counts);
                 let at = self.batch.bytes.len();
                 self.batch.bytes.resize(at + n, 0);
                 let place = from.key.at(from.offset + offset);
@@ -414,18 +425,22 @@ impl Sender {
                 if let Err(why) = io.keys.read(&place, &mut self.batch.bytes[at..]) {
                     self.batch.bytes.truncate(start);
                     self.frames -= 1;
-                    self.put(Frame::ReadEnd { id, result: Err(why) }, 0, counts);
+                    self.put(TcpFrame::ReadEnd { id, result: Err(why) }, 0, counts);
                     return;
                 }
-                let left = Answer::Read { id, from, len, offset: offset + n as u64 };
+                let left = OwedAnswer::Read { id, from, len, offset: offset + n as u64 };
                 self.outbox.answers.push_front(left);
             }
-            Answer::ReadEnd { id, result } => self.put(Frame::ReadEnd { id, result }, 0, counts),
-            Answer::Written { id, result } => self.put(Frame::Written { id, result }, 0, counts),
+            OwedAnswer::ReadEnd { id, result } => {
+                self.put(TcpFrame::ReadEnd { id, result }, 0, counts);
+            }
+            OwedAnswer::Written { id, result } => {
+                self.put(TcpFrame::Written { id, result }, 0, counts);
+            }
         }
     }
 
-    /// The peer says how far it is. What it cannot be is a lie.
+    /// Processes the counts of the peer, which may not exceed what was sent.
     #[inline]
     pub(super) fn hear(&mut self, counts: u64, notices: &mut Notices) -> Result<(), Box<ViError>> {
         let peer = self.peer.advanced(counts);
@@ -433,8 +448,10 @@ impl Sender {
             return Ok(());
         }
         let lies = peer.taken > self.frames || peer.placed > self.outbox.messages;
-        if lies && !planted(Fault::CountsBelieved) {
-            return Err(ViError::Protocol("it has taken what was never sent").into());
+        if lies && !fault::counts_are_unchecked() {
+            return Err(
+                ViError::Protocol("an acknowledgement of frames that were never sent").into()
+            );
         }
         self.peer = peer;
         while self.large.front().is_some_and(|frame| *frame < peer.taken) {
@@ -452,16 +469,16 @@ impl Sender {
         self.cut();
         let batch = std::mem::take(&mut self.batch);
         if batch.written == 0 {
-            // Nothing of it is said, so nothing has to be finished; but a greeting has.
+            // Nothing of it is said, so nothing has to be finished; but a handshake has.
             return if self.frames == 0 { batch.bytes } else { Vec::new() };
         }
         batch.gather(&self.outbox)
     }
 
     /// The last bytes of this end: the rest of what is half said, and why it leaves.
-    pub(super) fn last_words(&mut self, why: &[u8], counts: Counts) -> Vec<u8> {
+    pub(super) fn last_words(&mut self, why: &[u8], counts: ReceiveCounts) -> Vec<u8> {
         let mut bytes = self.rest();
-        Frame::Goodbye.push(why.len(), counts, &mut bytes);
+        TcpFrame::Goodbye.push(why.len(), counts, &mut bytes);
         bytes.extend_from_slice(why);
         bytes
     }

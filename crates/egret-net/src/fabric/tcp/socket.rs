@@ -13,7 +13,7 @@ use rustix::net::{
 
 /// One end of a TCP connection.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct TcpSocket(OwnedFd);
 
 /// Silence of so long has the kernel ask whether the peer is there,
 const PULSE_AFTER: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ const UNTAKEN_MS: u32 = 20_000;
 /// behind them.
 const UNSENT_MAX: u32 = 512 << 10;
 
-impl Socket {
+impl TcpSocket {
     /// Begins to connect. Writable when that is decided.
     pub(super) fn connect(to: SocketAddr) -> Result<Self, Errno> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

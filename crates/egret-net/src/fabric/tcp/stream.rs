@@ -1,15 +1,15 @@
 //! The seam where the bytes of a connection enter and leave.
 //!
-//! From its welcome on, every byte that an end reads or writes goes through its [`Stream`], and
+//! From its welcome on, every byte that an end reads or writes goes through its [`ByteStream`], and
 //! nothing else of the connection touches its socket: the datapath reads by
-//! [`read`](Stream::read) and [`read_both`](Stream::read_both), batches and last words are written
-//! by [`write`](Stream::write) and [`write_all`](Stream::write_all). What transforms the bytes
-//! belongs here, with its state, between the greeting and the kernel. The greeting itself has the
+//! [`read`](ByteStream::read) and [`read_both`](ByteStream::read_both), batches and closing frame are written
+//! by [`write`](ByteStream::write) and [`write_all`](ByteStream::write_all). What transforms the bytes
+//! belongs here, with its state, between the handshake and the kernel. The handshake itself has the
 //! [socket](super::socket), as it is over before there is anything to transform by.
 //!
 //! Each of the four functions is one system call, unless the stream is [sealed](super::sealed): then
-//! bytes count as written that are still [unsent](Stream::has_unsent), and bytes that have come may
-//! be [ready](Stream::is_ready) without a call. In tests and under a fuzzer a stream may lie in
+//! bytes count as written that are still [unsent](ByteStream::has_unsent), and bytes that have come may
+//! be [ready](ByteStream::is_ready) without a call. In tests and under a fuzzer a stream may lie in
 //! memory, without a socket.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -19,24 +19,24 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 #[cfg(any(test, feature = "fuzzing"))]
-use super::puppet::Memory;
-use super::sealed::Sealed;
-use super::socket::Socket;
-use crate::fabric::hub::set;
-use crate::fabric::seal::Keys;
+use super::scripted_peer::MemoryStream;
+use super::sealed::SealedStream;
+use super::socket::TcpSocket;
+use crate::fabric::common::epoll;
+use crate::fabric::seal::SealKeys;
 
 /// What an end reads from and writes to.
 #[derive(Debug)]
-pub(super) enum Stream {
-    Socket(Socket),
-    Sealed(Box<Sealed>),
+pub(super) enum ByteStream {
+    Socket(TcpSocket),
+    Sealed(Box<SealedStream>),
     #[cfg(any(test, feature = "fuzzing"))]
-    Memory(Memory),
+    Memory(MemoryStream),
 }
 
 /// Why nothing was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum StreamReadError {
     Kernel(Errno),
     /// The bytes are not those of a peer that keeps to the protocol.
     Wrong(&'static str),
@@ -44,24 +44,24 @@ pub(super) enum Unread {
     Cut,
 }
 
-impl From<Errno> for Unread {
+impl From<Errno> for StreamReadError {
     fn from(why: Errno) -> Self {
         Self::Kernel(why)
     }
 }
 
-impl Stream {
+impl ByteStream {
     /// What the bytes from here on are sealed by. `first` are bytes that go before, as they are.
     ///
     /// The kernel could seal instead (`TCP_ULP` "tls", then `TLS_TX` and `TLS_RX` with the cipher
     /// AES-256-GCM), and a network card in its stead: the keys would be handed to it here, with a
     /// salt and a vector of zeros and the number 0, which makes the same nonces as
-    /// [ours](crate::fabric::seal), and the stream would stay a [`Socket`](Self::Socket). Its
+    /// [ours](crate::fabric::seal), and the stream would stay a [`TcpSocket`](Self::Socket). Its
     /// records are TLS 1.3's, with another head and a byte for their type, and the keys of a
     /// kernel change only when a record says so; hence both ends must have agreed on it in the
-    /// greeting, and a kernel at one end does not talk to [`Sealed`] at the other.
-    pub(super) fn sealed(self, keys: Keys, first: &[u8]) -> Self {
-        Self::Sealed(Box::new(Sealed::new(self, keys, first)))
+    /// handshake, and a kernel at one end does not talk to [`SealedStream`] at the other.
+    pub(super) fn sealed(self, keys: SealKeys, first: &[u8]) -> Self {
+        Self::Sealed(Box::new(SealedStream::new(self, keys, first)))
     }
 
     /// Writes what the kernel takes.
@@ -107,37 +107,44 @@ impl Stream {
 
     /// Reads what is there; 0 is the end.
     #[inline]
-    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, Unread> {
+    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, StreamReadError> {
         match self {
-            Self::Socket(socket) => socket.recv(to).map_err(Unread::Kernel),
+            Self::Socket(socket) => socket.recv(to).map_err(StreamReadError::Kernel),
             Self::Sealed(sealed) => sealed.read(to),
             #[cfg(any(test, feature = "fuzzing"))]
-            Self::Memory(memory) => memory.read(to).map_err(Unread::Kernel),
+            Self::Memory(memory) => memory.read(to).map_err(StreamReadError::Kernel),
         }
     }
 
     /// The same, into two places in order.
-    pub(super) fn read_both(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
+    pub(super) fn read_both(
+        &mut self,
+        one: &mut [u8],
+        other: &mut [u8],
+    ) -> Result<usize, StreamReadError> {
         match self {
-            Self::Socket(socket) => socket.recv_both(one, other).map_err(Unread::Kernel),
+            Self::Socket(socket) => socket.recv_both(one, other).map_err(StreamReadError::Kernel),
             Self::Sealed(sealed) => sealed.read_both(one, other),
             #[cfg(any(test, feature = "fuzzing"))]
-            Self::Memory(memory) => memory.read_both(one, other).map_err(Unread::Kernel),
+            Self::Memory(memory) => memory.read_both(one, other).map_err(StreamReadError::Kernel),
         }
     }
 
     /// The same, into several places in order, of a stream that is not sealed.
-    pub(super) fn read_all(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Unread> {
+    pub(super) fn read_all(
+        &mut self,
+        slices: &mut [IoSliceMut<'_>],
+    ) -> Result<usize, StreamReadError> {
         match self {
-            Self::Socket(socket) => socket.recv_all(slices).map_err(Unread::Kernel),
+            Self::Socket(socket) => socket.recv_all(slices).map_err(StreamReadError::Kernel),
             Self::Sealed(_) => unreachable!("a stream is sealed once"),
             #[cfg(any(test, feature = "fuzzing"))]
-            Self::Memory(memory) => memory.read_all(slices).map_err(Unread::Kernel),
+            Self::Memory(memory) => memory.read_all(slices).map_err(StreamReadError::Kernel),
         }
     }
 
     /// Reads what nobody wants, opened or not; 0 is the end.
-    pub(super) fn read_in_vain(&mut self, scrap: &mut [u8]) -> Result<usize, Unread> {
+    pub(super) fn read_in_vain(&mut self, scrap: &mut [u8]) -> Result<usize, StreamReadError> {
         match self {
             Self::Sealed(sealed) => sealed.wire.read(scrap),
             stream => stream.read(scrap),
@@ -200,7 +207,7 @@ impl Stream {
     /// Has a set say `data` about it.
     pub(super) fn watch(&self, set: &OwnedFd, data: u64, flags: EventFlags) -> Result<(), Errno> {
         match self {
-            Self::Socket(socket) => set::watch(set, socket.fd(), data, flags),
+            Self::Socket(socket) => epoll::watch(set, socket.fd(), data, flags),
             Self::Sealed(sealed) => sealed.wire.watch(set, data, flags),
             // It is tried again if a set cannot say when there is room.
             #[cfg(any(test, feature = "fuzzing"))]
@@ -213,7 +220,7 @@ impl Stream {
     /// Has the set say nothing more about it.
     pub(super) fn forget(&self, set: &OwnedFd) {
         match self {
-            Self::Socket(socket) => _ = set::forget(set, socket.fd()),
+            Self::Socket(socket) => _ = epoll::forget(set, socket.fd()),
             Self::Sealed(sealed) => sealed.wire.forget(set),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(_) => {}

@@ -1,12 +1,12 @@
-//! What a nic's set says is ready: the kinds of its [tokens](crate::fabric::hub::set::token).
+//! The kinds of epoll [tokens](crate::fabric::common::epoll::token) of a nic.
 
-/// Somebody connects.
+/// The listening socket.
 pub(super) const ACCEPTOR: u8 = 1;
 /// A connection.
-pub(super) const LINK: u8 = 2;
+pub(super) const CONNECTION: u8 = 2;
 /// A connection that this nic is making.
-pub(super) const KNOCK: u8 = 3;
-/// Somebody who has not greeted yet.
-pub(super) const VISITOR: u8 = 4;
-/// A connection that this nic has left.
-pub(super) const LEAVING: u8 = 5;
+pub(super) const CONNECTOR: u8 = 3;
+/// A handshake of a caller.
+pub(super) const HANDSHAKE: u8 = 4;
+/// A connection that this nic has closed, and whose peer has not.
+pub(super) const CLOSING: u8 = 5;

@@ -1,13 +1,13 @@
 //! What a frame says: a head of 24 bytes, up to four words that its kind asks for, and its
-//! payload. `docs/tcp-wire.md` has the bytes.
+//! payload. `docs/wire/tcp.md` has the bytes.
 
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::Drained;
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::DrainedUnits;
 use crate::vi::{AccessError, EAGER_MAX, Lane, ViError};
 
 /// What a frame says, without its payload and its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum TcpFrame {
     /// A whole message.
     Message { tag: u64, kind: Option<u64> },
     /// A message of `len` bytes begins; pieces follow.
@@ -29,19 +29,19 @@ pub(super) enum Frame {
     /// What elements of this fingerprint are called.
     Kind { fingerprint: u64 },
     /// Nothing but the counts, and what was drained; may ask the same.
-    Counts { drained: Drained, asks: bool },
+    Counts { drained: DrainedUnits, asks: bool },
     /// The sender takes part no more.
     Goodbye,
     /// An eager message, and what was drained.
-    Eager { lane: Lane, tag: u64, drained: Drained },
+    Eager { lane: Lane, tag: u64, drained: DrainedUnits },
 }
 
 /// A frame, how many bytes of payload follow, and how far its sender is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
-    pub frame: Frame,
+pub(super) struct TcpHead {
+    pub frame: TcpFrame,
     pub payload: usize,
-    /// As [packed](Counts::pack).
+    /// As [packed](ReceiveCounts::pack).
     pub counts: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) const HEAD_MAX: usize = HEAD + 4 * 8;
 /// Bytes of payload that a frame has at most: what has to wait for a frame does not
 /// wait for long.
 pub(super) const CHUNK: usize = 64 << 10;
-/// Bytes of a name or of a last word.
+/// Bytes of a name or of a closing frame.
 pub(super) const CONTROL_MAX: usize = 1024;
 
 const MESSAGE: u8 = 1;
@@ -77,7 +77,7 @@ const BULK: u8 = 16;
 
 const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
 
-impl Frame {
+impl TcpFrame {
     /// Whether it is counted as taken: all but those that are about counting, that have counts of
     /// their own, or the last.
     pub(super) const fn is_counted(&self) -> bool {
@@ -110,7 +110,7 @@ impl Frame {
 
     /// Appends its head and words, for a payload of so many bytes.
     #[inline]
-    pub(super) fn push(self, payload: usize, counts: Counts, bytes: &mut Vec<u8>) {
+    pub(super) fn push(self, payload: usize, counts: ReceiveCounts, bytes: &mut Vec<u8>) {
         let (kind, flags, first, words) = self.parts();
         let words = words.as_slice();
         #[expect(clippy::cast_possible_truncation, reason = "at most four words")]
@@ -130,40 +130,44 @@ impl Frame {
 
     /// What it is, its flags, bytes 8–15, and its words.
     #[inline]
-    fn parts(self) -> (u8, u8, u64, Words) {
+    fn parts(self) -> (u8, u8, u64, HeadWords) {
         match self {
-            Self::Message { tag, kind: None } => (MESSAGE, 0, tag, Words::default()),
-            Self::Message { tag, kind: Some(kind) } => (MESSAGE, TYPED, tag, Words::of([kind])),
-            Self::Begin { tag, kind: None, len } => (BEGIN, 0, tag, Words::of([len])),
+            Self::Message { tag, kind: None } => (MESSAGE, 0, tag, HeadWords::default()),
+            Self::Message { tag, kind: Some(kind) } => (MESSAGE, TYPED, tag, HeadWords::of([kind])),
+            Self::Begin { tag, kind: None, len } => (BEGIN, 0, tag, HeadWords::of([len])),
             Self::Begin { tag, kind: Some(kind), len } => {
-                (BEGIN, TYPED, tag, Words::of([len, kind]))
+                (BEGIN, TYPED, tag, HeadWords::of([len, kind]))
             }
-            Self::Piece => (PIECE, 0, 0, Words::default()),
+            Self::Piece => (PIECE, 0, 0, HeadWords::default()),
             Self::Read { id, secret, offset, len } => {
-                (READ, 0, id, Words::of([secret, offset, len]))
+                (READ, 0, id, HeadWords::of([secret, offset, len]))
             }
-            Self::ReadPiece { id } => (READ_PIECE, 0, id, Words::default()),
+            Self::ReadPiece { id } => (READ_PIECE, 0, id, HeadWords::default()),
             Self::ReadEnd { id, result } => with_result(READ_END, id, result),
-            Self::Write { secret, offset, len } => (WRITE, 0, 0, Words::of([secret, offset, len])),
-            Self::WriteEnd { id, notify: None } => (WRITE_END, 0, id, Words::default()),
-            Self::WriteEnd { id, notify: Some(tag) } => (WRITE_END, NOTIFY, id, Words::of([tag])),
-            Self::Written { id, result } => with_result(WRITTEN, id, result),
-            Self::Kind { fingerprint } => (KIND, 0, fingerprint, Words::default()),
-            Self::Counts { drained, asks } => {
-                (COUNTS, if asks { ASKS } else { 0 }, 0, Words::of([drained.0]))
+            Self::Write { secret, offset, len } => {
+                (WRITE, 0, 0, HeadWords::of([secret, offset, len]))
             }
-            Self::Goodbye => (GOODBYE, 0, 0, Words::default()),
+            Self::WriteEnd { id, notify: None } => (WRITE_END, 0, id, HeadWords::default()),
+            Self::WriteEnd { id, notify: Some(tag) } => {
+                (WRITE_END, NOTIFY, id, HeadWords::of([tag]))
+            }
+            Self::Written { id, result } => with_result(WRITTEN, id, result),
+            Self::Kind { fingerprint } => (KIND, 0, fingerprint, HeadWords::default()),
+            Self::Counts { drained, asks } => {
+                (COUNTS, if asks { ASKS } else { 0 }, 0, HeadWords::of([drained.0]))
+            }
+            Self::Goodbye => (GOODBYE, 0, 0, HeadWords::default()),
             Self::Eager { lane: Lane::Talk, tag, drained } => {
-                (EAGER, 0, tag, Words::of([drained.0]))
+                (EAGER, 0, tag, HeadWords::of([drained.0]))
             }
             Self::Eager { lane: Lane::Bulk, tag, drained } => {
-                (EAGER, BULK, tag, Words::of([drained.0]))
+                (EAGER, BULK, tag, HeadWords::of([drained.0]))
             }
         }
     }
 }
 
-impl Head {
+impl TcpHead {
     /// How long the head is with its words, from its first bytes.
     ///
     /// # Errors
@@ -208,22 +212,22 @@ impl Head {
         let (id, counts) = (word_at(first, 8), word_at(first, 16));
         let typed = |at: usize| (flags & TYPED != 0).then(|| word(at));
         let frame = match kind {
-            MESSAGE => Frame::Message { tag: id, kind: typed(0) },
-            BEGIN => Frame::Begin { tag: id, kind: typed(1), len: word(0) },
-            PIECE => Frame::Piece,
-            READ => Frame::Read { id, secret: word(0), offset: word(1), len: word(2) },
-            READ_PIECE => Frame::ReadPiece { id },
-            READ_END => Frame::ReadEnd { id, result: result(flags, [0, 1, 2, 3].map(word))? },
-            WRITE => Frame::Write { secret: word(0), offset: word(1), len: word(2) },
-            WRITE_END => Frame::WriteEnd { id, notify: (flags & NOTIFY != 0).then(|| word(0)) },
-            WRITTEN => Frame::Written { id, result: result(flags, [0, 1, 2, 3].map(word))? },
-            KIND => Frame::Kind { fingerprint: id },
-            COUNTS => Frame::Counts { drained: Drained(word(0)), asks: flags & ASKS != 0 },
+            MESSAGE => TcpFrame::Message { tag: id, kind: typed(0) },
+            BEGIN => TcpFrame::Begin { tag: id, kind: typed(1), len: word(0) },
+            PIECE => TcpFrame::Piece,
+            READ => TcpFrame::Read { id, secret: word(0), offset: word(1), len: word(2) },
+            READ_PIECE => TcpFrame::ReadPiece { id },
+            READ_END => TcpFrame::ReadEnd { id, result: result(flags, [0, 1, 2, 3].map(word))? },
+            WRITE => TcpFrame::Write { secret: word(0), offset: word(1), len: word(2) },
+            WRITE_END => TcpFrame::WriteEnd { id, notify: (flags & NOTIFY != 0).then(|| word(0)) },
+            WRITTEN => TcpFrame::Written { id, result: result(flags, [0, 1, 2, 3].map(word))? },
+            KIND => TcpFrame::Kind { fingerprint: id },
+            COUNTS => TcpFrame::Counts { drained: DrainedUnits(word(0)), asks: flags & ASKS != 0 },
             EAGER => {
                 let lane = if flags & BULK == 0 { Lane::Talk } else { Lane::Bulk };
-                Frame::Eager { lane, tag: id, drained: Drained(word(0)) }
+                TcpFrame::Eager { lane, tag: id, drained: DrainedUnits(word(0)) }
             }
-            _ => Frame::Goodbye,
+            _ => TcpFrame::Goodbye,
         };
         if matches!(kind, PIECE | WRITE | COUNTS | GOODBYE) && id != 0 {
             return Err(NONSENSE);
@@ -234,13 +238,13 @@ impl Head {
 
     fn has_fit_payload(&self) -> bool {
         match self.frame {
-            Frame::Message { .. } => self.payload <= CHUNK,
-            Frame::Begin { len, .. } => {
+            TcpFrame::Message { .. } => self.payload <= CHUNK,
+            TcpFrame::Begin { len, .. } => {
                 (1..=CHUNK).contains(&self.payload) && len > self.payload as u64
             }
-            Frame::Piece | Frame::ReadPiece { .. } => (1..=CHUNK).contains(&self.payload),
-            Frame::Kind { .. } | Frame::Goodbye => self.payload <= CONTROL_MAX,
-            Frame::Eager { .. } => self.payload <= EAGER_MAX,
+            TcpFrame::Piece | TcpFrame::ReadPiece { .. } => (1..=CHUNK).contains(&self.payload),
+            TcpFrame::Kind { .. } | TcpFrame::Goodbye => self.payload <= CONTROL_MAX,
+            TcpFrame::Eager { .. } => self.payload <= EAGER_MAX,
             _ => self.payload == 0,
         }
     }
@@ -248,12 +252,12 @@ impl Head {
 
 /// At most four words.
 #[derive(Debug, Clone, Copy, Default)]
-struct Words {
+struct HeadWords {
     words: [u64; 4],
     len: usize,
 }
 
-impl Words {
+impl HeadWords {
     fn of<const N: usize>(some: [u64; N]) -> Self {
         let mut words = [0; 4];
         words[..N].copy_from_slice(&some);
@@ -269,10 +273,10 @@ fn word_at(bytes: &[u8; HEAD], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the head"))
 }
 
-fn with_result(kind: u8, id: u64, result: Result<(), AccessError>) -> (u8, u8, u64, Words) {
+fn with_result(kind: u8, id: u64, result: Result<(), AccessError>) -> (u8, u8, u64, HeadWords) {
     match result {
-        Ok(()) => (kind, 0, id, Words::default()),
-        Err(why) => (kind, REFUSED, id, Words::of(why.to_words())),
+        Ok(()) => (kind, 0, id, HeadWords::default()),
+        Err(why) => (kind, REFUSED, id, HeadWords::of(why.to_words())),
     }
 }
 

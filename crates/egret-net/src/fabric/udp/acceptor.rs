@@ -1,10 +1,11 @@
-//! Those who greet this nic.
+//! Handshakes of callers.
 //!
-//! Whoever greets is given a token first, which costs this nic nothing to keep, and is
-//! heard when it shows the token: then it receives at the address it sends from. No
-//! answer is larger than the greeting it answers, and the guests are bounded in number,
-//! altogether and of one source, and in time; if there are more, [the oldest](Room) that
-//! have proven nothing give way.
+//! A caller is sent a token first, for which this nic keeps no state, and its handshake begins when it
+//! returns the token: this shows that it receives at the address it sends from. No answer is longer than
+//! the datagram it answers, and handshakes are bounded in number, altogether and of one source, and in
+//! time; past the bound [the oldest](HandshakeLimits) that have proven nothing give way.
+//!
+//! Repeated names: `Acceptor`, one in each fabric.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -14,37 +15,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sha2::{Digest, Sha256};
 
 use super::fault::{Fault, planted};
-use super::socket::Socket;
-use super::wire::{self, Head, Number};
-use crate::fabric::greet::{
-    Admission, Callee, DISPLACED, GreetError, News, Room, Session, Source, Stage, Stance, UnderWay,
+use super::socket::DatagramSocket;
+use super::wire::{self, ConnectionNumber, UdpHead};
+use crate::fabric::common::{self, ConnectRefusal, RejectionLog};
+use crate::fabric::handshake::{
+    Admission, Callee, CallerSource, Credentials, DISPLACED, HandshakeError, HandshakeEvent,
+    HandshakeLimits, HandshakeStage, PendingHandshake, Session,
 };
-use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, HelloError};
 
 #[derive(Debug)]
 pub(super) struct Acceptor {
-    /// Known to nobody else: what tokens are made of.
+    /// The secret key that tokens are made with.
     key: [u8; 32],
-    guests: BTreeMap<(SocketAddr, Number), Arc<Guest>>,
-    complaints: Complaints,
+    handshakes: BTreeMap<(SocketAddr, ConnectionNumber), Arc<UdpHandshake>>,
+    complaints: RejectionLog,
 }
 
-/// Somebody who greets, or has greeted and may not know the answer.
+/// A handshake that is under way, or whose last answer may have been lost.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct UdpHandshake {
     at: SocketAddr,
-    /// Where it listens, and where this side will.
-    pub theirs: Number,
-    pub own: Number,
-    source: Source,
+    /// The connection number of the caller, and that of this side.
+    pub theirs: ConnectionNumber,
+    pub own: ConnectionNumber,
+    source: CallerSource,
     since: Instant,
-    talk: Mutex<Talk>,
+    talk: Mutex<UdpHandshakeState>,
 }
 
 #[derive(Debug)]
-struct Talk {
+struct UdpHandshakeState {
     callee: Callee,
     /// Whether it has proven the secret.
     is_proven: bool,
@@ -52,26 +54,26 @@ struct Talk {
     first: Vec<u8>,
     waits: bool,
     is_gone: bool,
-    /// Whether it was turned away, or uses its connection: it is kept only in case
-    /// something of its greeting comes late.
+    /// Whether the caller was refused, or uses its connection: the handshake is kept only for datagrams that
+    /// arrive late.
     is_settled: bool,
-    /// Beats since it was heard.
+    /// Ticks since a datagram of the caller arrived.
     idle: u32,
 }
 
-/// Somebody who has greeted and wants a connection.
+/// A connection request of a caller whose handshake is complete.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct UdpRequest {
     hello: Hello,
-    pub guest: Arc<Guest>,
-    socket: Arc<Socket>,
+    pub handshake: Arc<UdpHandshake>,
+    socket: Arc<DatagramSocket>,
 }
 
-/// Guests at the same time, and those of one source: 3 KiB of memory each.
-pub(super) const GUESTS: Room = Room { all: 1024, of_one: 256 };
-/// Beats after which a guest that is silent is forgotten: five seconds.
+/// Handshakes at the same time, and those of one source: 3 KiB of memory each.
+pub(super) const HANDSHAKES: HandshakeLimits = HandshakeLimits { all: 1024, of_one: 256 };
+/// Ticks after which a handshake whose caller is silent is dropped: five seconds.
 const IDLE_MAX: u32 = 10;
-/// And one that nothing more is expected of: one second.
+/// Ticks after which a settled handshake is dropped: one second.
 const SETTLED_MAX: u32 = 2;
 
 impl Acceptor {
@@ -80,128 +82,139 @@ impl Acceptor {
         for word in key.as_chunks_mut().0 {
             *word = rt::random().to_ne_bytes();
         }
-        Self { key, guests: BTreeMap::new(), complaints: Complaints::default() }
+        Self { key, handshakes: BTreeMap::new(), complaints: RejectionLog::default() }
     }
 
-    pub(super) fn guests(&self) -> usize {
-        self.guests.len()
+    pub(super) fn handshakes(&self) -> usize {
+        self.handshakes.len()
     }
 
-    /// Somebody at `at`, who listens under `theirs`, greets. A visitor if it has said
-    /// all there is to say. `Err`: its token is none.
+    /// Processes a handshake step of the caller at `at` with the number `theirs`. A request if the handshake
+    /// is complete; an error if the token is wrong.
     pub(super) fn greeted(
         &mut self,
-        (at, theirs): (SocketAddr, Number),
+        (at, theirs): (SocketAddr, ConnectionNumber),
         (token, step): (u64, &[u8]),
-        (stance, socket): (&Stance, &Arc<Socket>),
+        (credentials, socket): (&Credentials, &Arc<DatagramSocket>),
         now: Instant,
-    ) -> Result<Option<Visitor>, NoToken> {
+    ) -> Result<Option<UdpRequest>, TokenMismatch> {
         let right = self.token(&at, theirs);
         if token != right && !planted(Fault::TokenIgnored) {
-            reply(socket, at, Head::token(theirs, right).bytes());
-            return Err(NoToken);
+            reply(socket, at, UdpHead::token(theirs, right).bytes());
+            return Err(TokenMismatch);
         }
-        let known = self.guests.get(&(at, theirs)).cloned();
+        let known = self.handshakes.get(&(at, theirs)).cloned();
         let is_new = known.is_none();
-        let guest = known.unwrap_or_else(|| Arc::new(Guest::new(at, theirs, stance, now)));
-        // A handshake is begun for who has a place, and a place is given to who is no stranger.
-        let asks_room = is_new && Callee::is_worth(stance, step);
+        let handshake =
+            known.unwrap_or_else(|| Arc::new(UdpHandshake::new(at, theirs, credentials, now)));
+        // Only an opening that is worth a handshake takes a place.
+        let asks_room = is_new && Callee::is_worth(credentials, step);
         if asks_room && !planted(Fault::CrowdHeard) && self.is_crowded(at, now) {
-            guest.turn_away(&Refusal::Crowded, socket);
+            handshake.turn_away(&ConnectRefusal::Crowded, socket);
             return Ok(None);
         }
-        let hello = match guest.hear(step) {
-            Heard::Before => return Ok(None),
-            Heard::Step(hello) => {
-                guest.answer(socket);
-                self.guests.insert((at, theirs), Arc::clone(&guest));
+        let hello = match handshake.hear(step) {
+            StepReceived::Before => return Ok(None),
+            StepReceived::Step(hello) => {
+                handshake.answer(socket);
+                self.handshakes.insert((at, theirs), Arc::clone(&handshake));
                 hello
             }
-            // It is told why each time it comes.
-            Heard::Refused(why) => {
+            // The refusal is repeated each time the step is.
+            StepReceived::Refused(why) => {
                 self.complaints.say("udp", at, why, now);
-                guest.answer(socket);
-                self.guests.remove(&(at, theirs));
+                handshake.answer(socket);
+                self.handshakes.remove(&(at, theirs));
                 None
             }
-            Heard::Nonsense => {
+            StepReceived::Nonsense => {
                 if is_new {
-                    // It goes on with a greeting that this side has forgotten.
-                    reply(socket, at, Head::unknown(theirs).bytes());
+                    // The caller goes on with a handshake that this side has dropped.
+                    reply(socket, at, UdpHead::unknown(theirs).bytes());
                 }
-                self.guests.remove(&(at, theirs));
+                self.handshakes.remove(&(at, theirs));
                 None
             }
         };
         let socket = Arc::clone(socket);
-        Ok(hello.map(|hello| Visitor { hello, guest, socket }))
+        Ok(hello.map(|hello| UdpRequest { hello, handshake, socket }))
     }
 
-    /// Whether one more would be too many. Those who are settled make room, and then the
-    /// oldest that has proven nothing.
+    /// Whether one more handshake would be too many. Settled ones make room, and then the oldest that has
+    /// proven nothing.
     fn is_crowded(&mut self, at: SocketAddr, now: Instant) -> bool {
-        let source = Source::of(at.ip());
+        let source = CallerSource::of(at.ip());
         if self.admit(source, now) == Admission::Free {
             return false;
         }
-        self.guests.retain(|_, guest| !guest.talk().is_settled);
+        self.handshakes.retain(|_, handshake| !handshake.talk().is_settled);
         match self.admit(source, now) {
             Admission::Free => false,
             Admission::Later => true,
             Admission::Instead(oldest) => {
-                if let Some(guest) = self.guests.remove(&oldest) {
-                    self.complaints.say("udp", guest.at, DISPLACED, now);
-                    guest.talk().is_gone = true;
+                if let Some(handshake) = self.handshakes.remove(&oldest) {
+                    self.complaints.say("udp", handshake.at, DISPLACED, now);
+                    handshake.talk().is_gone = true;
                 }
                 false
             }
         }
     }
 
-    fn admit(&self, source: Source, now: Instant) -> Admission<(SocketAddr, Number)> {
-        let under_way = self.guests.iter().map(|(key, guest)| {
+    fn admit(
+        &self,
+        source: CallerSource,
+        now: Instant,
+    ) -> Admission<(SocketAddr, ConnectionNumber)> {
+        let under_way = self.handshakes.iter().map(|(key, handshake)| {
             // Whoever is here has opened.
-            let is_proven = guest.talk().is_proven;
-            let stage = if is_proven { Stage::Proven } else { Stage::Opened(guest.since) };
-            UnderWay { key: *key, source: guest.source, stage }
+            let is_proven = handshake.talk().is_proven;
+            let stage = if is_proven {
+                HandshakeStage::Proven
+            } else {
+                HandshakeStage::Opened(handshake.since)
+            };
+            PendingHandshake { key: *key, source: handshake.source, stage }
         });
-        GUESTS.admit(source, now, under_way)
+        HANDSHAKES.admit(source, now, under_way)
     }
 
-    pub(super) fn token(&self, at: &SocketAddr, theirs: Number) -> u64 {
+    pub(super) fn token(&self, at: &SocketAddr, theirs: ConnectionNumber) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(theirs.0.to_le_bytes());
         hash.update(at.to_string());
         let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(hash.finalize());
-        // Nobody is given zero, which stands for none.
+        // Zero stands for no token.
         u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1
     }
 
-    /// A guest at `at` has given up: it does not listen under `theirs` any more, or says
-    /// goodbye to `own`.
-    pub(super) fn left(&mut self, at: SocketAddr, number: Number) {
-        let is_it = |guest: &Guest| guest.at == at && [guest.theirs, guest.own].contains(&number);
-        self.guests.retain(|_, guest| {
-            let left = is_it(guest);
+    /// Drops the handshake of a caller at `at` that has given up: it does not know the number any more, or
+    /// has sent a goodbye.
+    pub(super) fn left(&mut self, at: SocketAddr, number: ConnectionNumber) {
+        let is_it = |handshake: &UdpHandshake| {
+            handshake.at == at && [handshake.theirs, handshake.own].contains(&number)
+        };
+        self.handshakes.retain(|_, handshake| {
+            let left = is_it(handshake);
             if left {
-                guest.talk().is_gone = true;
+                handshake.talk().is_gone = true;
             }
             !left
         });
     }
 
-    /// A guest at `at` uses its connection: it has heard that it is welcome.
-    pub(super) fn settled(&self, at: SocketAddr, theirs: Number) {
-        if let Some(guest) = self.guests.get(&(at, theirs)) {
-            guest.talk().is_settled = true;
+    /// Notes that a caller uses its connection, so that it has received the welcome.
+    pub(super) fn settled(&self, at: SocketAddr, theirs: ConnectionNumber) {
+        if let Some(handshake) = self.handshakes.get(&(at, theirs)) {
+            handshake.talk().is_settled = true;
         }
     }
 
-    /// Some time has passed: forgets those who are silent.
+    /// Handles a tick: drops handshakes whose callers are silent.
     pub(super) fn beat(&mut self) {
-        self.guests.retain(|_, guest| {
-            let mut talk = guest.talk();
+        self.handshakes.retain(|_, handshake| {
+            let mut talk = handshake.talk();
             talk.idle += 1;
             let most = if talk.is_settled { SETTLED_MAX } else { IDLE_MAX };
             let is_over = talk.idle > most;
@@ -211,23 +224,28 @@ impl Acceptor {
     }
 }
 
-/// A greeting without the token that belongs to it.
+/// A handshake step without the right token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoToken;
+pub(super) struct TokenMismatch;
 
-enum Heard {
-    /// Something that is over: the network was slow.
+enum StepReceived {
+    /// A step that was answered before: the network was slow.
     Before,
     /// The next step or the last one again, which may be a hello.
     Step(Option<Hello>),
-    Refused(GreetError),
+    Refused(HandshakeError),
     Nonsense,
 }
 
-impl Guest {
-    fn new(at: SocketAddr, theirs: Number, stance: &Stance, since: Instant) -> Self {
-        let callee = Callee::new(stance.clone(), stance.is_plain_to(at.ip()));
-        let talk = Talk {
+impl UdpHandshake {
+    fn new(
+        at: SocketAddr,
+        theirs: ConnectionNumber,
+        credentials: &Credentials,
+        since: Instant,
+    ) -> Self {
+        let callee = Callee::new(credentials.clone(), credentials.is_plain_to(at.ip()));
+        let talk = UdpHandshakeState {
             callee,
             is_proven: false,
             first: Vec::new(),
@@ -236,23 +254,23 @@ impl Guest {
             is_settled: false,
             idle: 0,
         };
-        let (own, source) = (Number(rt::random()), Source::of(at.ip()));
+        let (own, source) = (ConnectionNumber(rt::random()), CallerSource::of(at.ip()));
         Self { at, theirs, own, source, since, talk: Mutex::new(talk) }
     }
 
-    fn talk(&self) -> MutexGuard<'_, Talk> {
+    fn talk(&self) -> MutexGuard<'_, UdpHandshakeState> {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, step: &[u8]) -> Heard {
+    fn hear(&self, step: &[u8]) -> StepReceived {
         let mut talk = self.talk();
         talk.idle = 0;
         if talk.callee.has_heard(step) {
             talk.callee.repeat();
-            return Heard::Step(None);
+            return StepReceived::Step(None);
         }
         if talk.first == step {
-            return Heard::Before;
+            return StepReceived::Before;
         }
         if talk.first.is_empty() {
             talk.first = step.to_vec();
@@ -260,20 +278,22 @@ impl Guest {
         let fed = talk.callee.feed(step);
         talk.is_gone |= fed.is_err();
         match fed.map(|fed| fed.news) {
-            Ok(News::Hello { hello, terms, .. }) if terms == self.theirs.0.to_le_bytes() => {
+            Ok(HandshakeEvent::Hello { hello, terms, .. })
+                if terms == self.theirs.0.to_le_bytes() =>
+            {
                 (talk.waits, talk.is_proven) = (true, true);
-                Heard::Step(Some(hello))
+                StepReceived::Step(Some(hello))
             }
-            Ok(News::Nothing) => Heard::Step(None),
-            Err(GreetError::Hello(HelloError::Malformed(_) | HelloError::NotEgret)) | Ok(_) => {
-                Heard::Nonsense
+            Ok(HandshakeEvent::Nothing) => StepReceived::Step(None),
+            Err(HandshakeError::Hello(HelloError::Malformed(_) | HelloError::NotEgret)) | Ok(_) => {
+                StepReceived::Nonsense
             }
-            Err(why) => Heard::Refused(why),
+            Err(why) => StepReceived::Refused(why),
         }
     }
 
-    /// Says what there is to say: the step that is outgoing, if any.
-    fn answer(&self, socket: &Socket) {
+    /// Sends the outgoing step, if any.
+    fn answer(&self, socket: &DatagramSocket) {
         let mut talk = self.talk();
         let said = wire::answer(self.theirs, self.own, talk.waits, talk.callee.outgoing());
         let len = talk.callee.outgoing().len();
@@ -282,8 +302,8 @@ impl Guest {
         reply(socket, self.at, &said);
     }
 
-    /// Says why it is not let in.
-    fn turn_away(&self, why: &Refusal, socket: &Socket) {
+    /// Refuses the connection, and tells the caller why.
+    fn turn_away(&self, why: &ConnectRefusal, socket: &DatagramSocket) {
         let mut talk = self.talk();
         talk.callee.refuse(why);
         (talk.waits, talk.is_settled) = (false, true);
@@ -291,8 +311,8 @@ impl Guest {
         self.answer(socket);
     }
 
-    /// Lets it in.
-    pub(super) fn welcome(&self, socket: &Socket) -> Session {
+    /// Accepts the connection.
+    pub(super) fn welcome(&self, socket: &DatagramSocket) -> Session {
         let session = self.talk().callee.welcome(&self.own.0.to_le_bytes());
         self.talk().waits = false;
         self.answer(socket);
@@ -300,29 +320,29 @@ impl Guest {
     }
 }
 
-impl Visitor {
-    /// Where it is.
+impl UdpRequest {
+    /// The address of the caller.
     pub(super) fn at(&self) -> SocketAddr {
-        self.guest.at
+        self.handshake.at
     }
 }
 
-impl hub::Visitor for Visitor {
+impl common::ConnectionRequest for UdpRequest {
     fn hello(&self) -> &Hello {
         &self.hello
     }
 
     fn is_gone(&self) -> bool {
-        self.guest.talk().is_gone
+        self.handshake.talk().is_gone
     }
 
-    fn turn_away(self, why: &Refusal) {
-        self.guest.turn_away(why, &self.socket);
+    fn turn_away(self, why: &ConnectRefusal) {
+        self.handshake.turn_away(why, &self.socket);
     }
 }
 
-/// Answers a greeting, or does not.
-fn reply(socket: &Socket, to: SocketAddr, bytes: &[u8]) {
-    debug_assert!(bytes.len() <= wire::GREETING_BYTES);
+/// Sends an answer; one that does not leave is lost.
+fn reply(socket: &DatagramSocket, to: SocketAddr, bytes: &[u8]) {
+    debug_assert!(bytes.len() <= wire::HANDSHAKE_BYTES);
     let _ = socket.send(&to.into(), &[IoSlice::new(bytes)]);
 }

@@ -5,26 +5,26 @@ use std::ops::Range;
 
 use rustix::net::SocketAddrAny;
 
-use super::driver::{Driver, Fixed, Member};
-use super::fault::{Fault, planted};
-use super::link::{How, Link};
+use super::connection::{Connection, Protection};
+use super::driver::{Driver, GroupMembership, UdpNic};
+use super::fault;
 use super::sealed;
-use super::socket::{TROUBLES_AT_ONCE, Trouble};
-use super::wire::{Datagram, Farewell, Head, Number, Piece, SIGNATURE};
+use super::socket::{UNDELIVERED_AT_ONCE, UndeliveredDatagram};
+use super::wire::{ConnectionNumber, GoodbyeReason, SIGNATURE, UdpDatagram, UdpHead, UdpPiece};
 use crate::fabric::seal::{SealError, TAG};
 use crate::fabric::{After, ConnId, DATAGRAM_HEAD};
 use crate::vi::ViError;
 
-/// Datagrams of which nothing came.
+/// Counts of datagrams that were dropped, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Tally {
-    /// No datagrams of egret's, or not for this kind of socket.
+pub(super) struct DroppedDatagrams {
+    /// Not a datagram of egret, or not for this kind of socket.
     pub garbage: u64,
-    /// To a number that nobody has here.
+    /// To a number that no connection has here.
     pub unknown: u64,
-    /// To somebody's number, from somebody else's address.
+    /// To the number of a connection, from an address that is not its peer's.
     pub strangers: u64,
-    /// Greetings without their token.
+    /// Handshake steps without their token.
     pub tokenless: u64,
     /// To a group, and not signed by a member.
     pub unsigned: u64,
@@ -32,62 +32,62 @@ pub(super) struct Tally {
     pub unsealed: u64,
     /// Sealed, and not by the peer, or changed on the way.
     pub forged: u64,
-    /// Sealed, and heard before, or too old to tell.
+    /// Sealed, and received before, or too old to tell.
     pub repeated: u64,
 }
 
-/// Where the bytes for a window lie, and whose they are.
-type Given = (ConnId, Range<usize>);
+/// The range of the bytes for a window, and their connection.
+type WindowBytes = (ConnId, Range<usize>);
 
-/// A datagram that nobody is there for.
+/// A datagram for no connection of this nic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Nobody;
+struct UnknownConnection;
 
 const FORGOTTEN: ViError = ViError::PeerDied { why: "it no longer knows the connection" };
 const NOBODY: ViError = ViError::PeerDied { why: "nobody receives at its address" };
 const NIC_DOWN: ViError = ViError::PeerDied { why: "its nic went down" };
 
 impl Driver {
-    /// A datagram arrived at the nic's socket.
+    /// Processes a datagram that arrived at the nic's socket.
     #[inline]
     pub(super) fn hear(&mut self, bytes: &mut [u8], from: &SocketAddrAny, after: &mut After) {
-        match Datagram::decode(bytes) {
-            Ok(Datagram::Window { to, .. }) => {
-                self.window(to, How::Plain, from);
+        match UdpDatagram::decode(bytes) {
+            Ok(UdpDatagram::Window { to, .. }) => {
+                self.window(to, Protection::Plain, from);
             }
-            Ok(Datagram::Sealed { to }) => {
+            Ok(UdpDatagram::Sealed { to }) => {
                 let _ = self.sealed(to, bytes, from, after);
             }
             Ok(datagram) => {
-                self.said(&datagram, How::Plain, from, after);
+                self.handle(&datagram, Protection::Plain, from, after);
             }
             Err(_) => self.tally.garbage += 1,
         }
     }
 
-    /// Hears the first of datagrams that came together, which any of one sender may be: how many bytes
-    /// are heard with it, and what a window is given of it. Behind what makes no sense, or
-    /// is for nobody, the rest is dropped: many short datagrams in one would be answered one by one.
+    /// Processes the first of several datagrams of one sender that were received together: how many bytes it
+    /// has, and what a window gets of it. Behind a datagram that is malformed, or for no connection, the rest
+    /// is dropped: many short datagrams in one would be answered one by one.
     #[inline]
     pub(super) fn hear_first(
         &mut self,
         bytes: &mut [u8],
         from: &SocketAddrAny,
         after: &mut After,
-    ) -> (usize, Option<Given>) {
-        match Datagram::first(bytes) {
-            Ok((Datagram::Window { to, .. }, len)) => {
-                if let Some(conn) = self.window(to, How::Plain, from) {
+    ) -> (usize, Option<WindowBytes>) {
+        match UdpDatagram::first(bytes) {
+            Ok((UdpDatagram::Window { to, .. }, len)) => {
+                if let Some(conn) = self.window(to, Protection::Plain, from) {
                     return (len, Some((conn, DATAGRAM_HEAD..len)));
                 }
             }
-            Ok((Datagram::Sealed { to }, len)) => {
+            Ok((UdpDatagram::Sealed { to }, len)) => {
                 if let Ok(given) = self.sealed(to, &mut bytes[..len], from, after) {
                     return (len, given);
                 }
             }
             Ok((datagram, len)) => {
-                if self.said(&datagram, How::Plain, from, after) {
+                if self.handle(&datagram, Protection::Plain, from, after) {
                     return (len, None);
                 }
             }
@@ -96,33 +96,33 @@ impl Driver {
         (bytes.len(), None)
     }
 
-    /// A sealed datagram: opens it where it lies, and hears what it says. What a window is given of
-    /// it; behind one that does not open others are heard, as nobody is answered.
+    /// Opens a sealed datagram in place, and processes it. What a window gets of it; those behind one that
+    /// does not open are processed, as nothing is answered.
     fn sealed(
         &mut self,
-        to: Number,
+        to: ConnectionNumber,
         bytes: &mut [u8],
         from: &SocketAddrAny,
         after: &mut After,
-    ) -> Result<Option<Given>, Nobody> {
+    ) -> Result<Option<WindowBytes>, UnknownConnection> {
         if !self.unseal(to, bytes, from)? {
             return Ok(None);
         }
         let end = bytes.len() - TAG;
-        match Datagram::decode(&bytes[sealed::BEFORE..end]) {
-            Ok(Datagram::Window { to, .. }) => {
-                let conn = self.window(to, How::Sealed, from);
+        match UdpDatagram::decode(&bytes[sealed::BEFORE..end]) {
+            Ok(UdpDatagram::Window { to, .. }) => {
+                let conn = self.window(to, Protection::Sealed, from);
                 return Ok(conn.map(|conn| (conn, sealed::EDGES[0]..end)));
             }
             Ok(
-                datagram @ (Datagram::Piece { .. }
-                | Datagram::Probe { .. }
-                | Datagram::Alive { .. }
-                | Datagram::Goodbye { .. }),
+                datagram @ (UdpDatagram::Piece { .. }
+                | UdpDatagram::Probe { .. }
+                | UdpDatagram::Alive { .. }
+                | UdpDatagram::Goodbye { .. }),
             ) => {
-                self.said(&datagram, How::Sealed, from, after);
+                self.handle(&datagram, Protection::Sealed, from, after);
             }
-            // An honest peer seals nothing else.
+            // A correct peer seals nothing else.
             _ => self.tally.garbage += 1,
         }
         Ok(None)
@@ -131,18 +131,18 @@ impl Driver {
     /// Opens a datagram of the connection with this number. Whether it opens.
     fn unseal(
         &mut self,
-        to: Number,
+        to: ConnectionNumber,
         bytes: &mut [u8],
         from: &SocketAddrAny,
-    ) -> Result<bool, Nobody> {
-        let at = SocketAddr::try_from(from.clone()).map_err(|_| Nobody)?;
+    ) -> Result<bool, UnknownConnection> {
+        let at = SocketAddr::try_from(from.clone()).map_err(|_| UnknownConnection)?;
         let Some(link) = self.links.open.get_mut(&to) else {
-            self.nobody(to, at, bytes.len());
-            return Err(Nobody);
+            self.answer_unknown(to, at, bytes.len());
+            return Err(UnknownConnection);
         };
-        if link.at != at && !planted(Fault::SourceIgnored) {
+        if link.at != at && !fault::sources_are_unchecked() {
             self.tally.strangers += 1;
-            return Err(Nobody);
+            return Err(UnknownConnection);
         }
         let tally = &mut self.tally;
         match link.open(bytes) {
@@ -154,16 +154,22 @@ impl Driver {
         Ok(false)
     }
 
-    /// A datagram for the window of a connection.
+    /// Passes a datagram to the window of a connection.
     #[inline]
-    fn window(&mut self, to: Number, how: How, from: &SocketAddrAny) -> Option<ConnId> {
-        let is_last = |(number, at): &(Number, SocketAddrAny)| (*number, at) == (to, from);
+    fn window(
+        &mut self,
+        to: ConnectionNumber,
+        protection: Protection,
+        from: &SocketAddrAny,
+    ) -> Option<ConnId> {
+        let is_last =
+            |(number, at): &(ConnectionNumber, SocketAddrAny)| (*number, at) == (to, from);
         if !self.last.as_ref().is_some_and(is_last) {
-            self.addressed(to, how, SocketAddr::try_from(from.clone()).ok()?)?;
+            self.addressed(to, protection, SocketAddr::try_from(from.clone()).ok()?)?;
             self.last = Some((to, from.clone()));
         }
         let link = self.links.open.get_mut(&to)?;
-        if !link.believes(how) {
+        if !link.accepts(protection) {
             self.tally.unsealed += 1;
             return None;
         }
@@ -175,43 +181,48 @@ impl Driver {
         Some(ConnId(to.0))
     }
 
-    /// A piece of a message. Whether it is for somebody.
+    /// Passes a piece of a message to its connection. Whether there is one.
     #[inline]
     fn piece(
         &mut self,
-        to: Number,
-        (piece, how): (&Piece<'_>, How),
+        to: ConnectionNumber,
+        (piece, protection): (&UdpPiece<'_>, Protection),
         from: &SocketAddrAny,
         after: &mut After,
     ) -> bool {
         if let Some((number, at)) = &self.last
             && (*number, at) == (to, from)
             && let Some(link) = self.links.open.get_mut(&to)
-            && link.believes(how)
+            && link.accepts(protection)
         {
             link.arrive(0, piece, &mut after.notices);
             return true;
         }
         let Ok(at) = SocketAddr::try_from(from.clone()) else { return false };
-        let Some(link) = self.addressed(to, how, at) else { return false };
+        let Some(link) = self.addressed(to, protection, at) else { return false };
         link.arrive(0, piece, &mut after.notices);
         self.last = Some((to, from.clone()));
         true
     }
 
-    /// The connection with this number, if it is `from`'s.
-    fn addressed(&mut self, to: Number, how: How, from: SocketAddr) -> Option<&mut Link> {
+    /// The connection with this number, if its peer is at `from`.
+    fn addressed(
+        &mut self,
+        to: ConnectionNumber,
+        protection: Protection,
+        from: SocketAddr,
+    ) -> Option<&mut Connection> {
         if !self.links.open.contains_key(&to) {
-            self.nobody(to, from, DATAGRAM_HEAD);
+            self.answer_unknown(to, from, DATAGRAM_HEAD);
             return None;
         }
         let Self { links, acceptor, tally, .. } = self;
         match links.open.get_mut(&to) {
-            Some(link) if link.at == from && !link.believes(how) => {
+            Some(link) if link.at == from && !link.accepts(protection) => {
                 tally.unsealed += 1;
                 None
             }
-            Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
+            Some(link) if link.at == from || fault::sources_are_unchecked() => {
                 acceptor.settled(link.at, link.to);
                 Some(link)
             }
@@ -222,33 +233,33 @@ impl Driver {
         }
     }
 
-    /// Nobody has this number here: says so to who has sent so many bytes to it, in no more.
-    fn nobody(&mut self, to: Number, from: SocketAddr, heard: usize) {
-        // Its welcome may be on the way.
+    /// Answers a datagram of so many bytes for a number that no connection has here, with no more bytes.
+    fn answer_unknown(&mut self, to: ConnectionNumber, from: SocketAddr, heard: usize) {
+        // The welcome of this connection may be under way.
         if self.connectors.contains_key(&to) {
             return;
         }
         self.tally.unknown += 1;
-        match self.leavings.answer(to, from).filter(|said| said.len() <= heard) {
-            Some(said) => say(&self.fixed, from, said),
-            None => say(&self.fixed, from, Head::unknown(to).bytes()),
+        match self.closings.answer(to, from).filter(|handle| handle.len() <= heard) {
+            Some(handle) => say(&self.fixed, from, handle),
+            None => say(&self.fixed, from, UdpHead::unknown(to).bytes()),
         }
     }
 
-    /// What is not for a window. Whether it is for somebody, or nobody is told that it is not.
+    /// Processes a datagram that is not for a window. Whether the datagrams behind it may be processed.
     #[inline]
-    fn said(
+    fn handle(
         &mut self,
-        datagram: &Datagram<'_>,
-        how: How,
+        datagram: &UdpDatagram<'_>,
+        protection: Protection,
         from: &SocketAddrAny,
         after: &mut After,
     ) -> bool {
-        if let Datagram::Piece { to, piece } = datagram {
-            return self.piece(*to, (piece, how), from, after);
+        if let UdpDatagram::Piece { to, piece } = datagram {
+            return self.piece(*to, (piece, protection), from, after);
         }
         match SocketAddr::try_from(from.clone()) {
-            Ok(from) => self.said_otherwise(datagram, how, from, after),
+            Ok(from) => self.handle_control(datagram, protection, from, after),
             Err(_) => {
                 self.tally.garbage += 1;
                 false
@@ -256,44 +267,44 @@ impl Driver {
         }
     }
 
-    /// What has no bytes of a message.
-    fn said_otherwise(
+    /// Processes a datagram without bytes of a message.
+    fn handle_control(
         &mut self,
-        datagram: &Datagram<'_>,
-        how: How,
+        datagram: &UdpDatagram<'_>,
+        protection: Protection,
         from: SocketAddr,
         after: &mut After,
     ) -> bool {
         match *datagram {
-            Datagram::Probe { to } | Datagram::Alive { to } => {
-                let Some(link) = self.addressed(to, how, from) else { return false };
+            UdpDatagram::Probe { to } | UdpDatagram::Alive { to } => {
+                let Some(link) = self.addressed(to, protection, from) else { return false };
                 link.hear();
-                if matches!(datagram, Datagram::Probe { .. }) {
-                    let alive = Head::alive(link.to);
+                if matches!(datagram, UdpDatagram::Probe { .. }) {
+                    let alive = UdpHead::alive(link.to);
                     link.say(&alive);
                 }
             }
-            Datagram::Goodbye { to, why } => self.goodbye(to, (why, how), from, after),
-            Datagram::Unknown { number } => self.unknown(number, from, after),
-            Datagram::Greet { token, from: theirs, stream } => {
+            UdpDatagram::Goodbye { to, why } => self.goodbye(to, (why, protection), from, after),
+            UdpDatagram::Unknown { number } => self.unknown(number, from, after),
+            UdpDatagram::Greet { token, from: theirs, stream } => {
                 self.greeted((from, theirs), (token, stream), after);
             }
-            Datagram::Token { to, token } => {
+            UdpDatagram::Token { to, token } => {
                 if let Some(connector) = self.connectors.get_mut(&to) {
                     connector.given(token, from, &self.fixed.socket);
                 }
             }
-            Datagram::Answer { to, from: theirs, waits, stream } => {
+            UdpDatagram::Answer { to, from: theirs, waits, stream } => {
                 let Some(connector) = self.connectors.get_mut(&to) else { return true };
-                let said = ((theirs, waits), stream);
-                let outcome = connector.answered(from, said, &self.fixed.socket, after.now());
+                let handle = ((theirs, waits), stream);
+                let outcome = connector.answered(from, handle, &self.fixed.socket, after.now());
                 self.knocked(to, outcome, after);
             }
             // Groups have sockets of their own.
-            Datagram::Piece { .. }
-            | Datagram::Window { .. }
-            | Datagram::Sealed { .. }
-            | Datagram::Group { .. } => {
+            UdpDatagram::Piece { .. }
+            | UdpDatagram::Window { .. }
+            | UdpDatagram::Sealed { .. }
+            | UdpDatagram::Group { .. } => {
                 self.tally.garbage += 1;
                 return false;
             }
@@ -303,30 +314,30 @@ impl Driver {
 
     fn goodbye(
         &mut self,
-        to: Number,
-        (why, how): (Farewell, How),
+        to: ConnectionNumber,
+        (why, protection): (GoodbyeReason, Protection),
         from: SocketAddr,
         after: &mut After,
     ) {
         match self.links.open.get(&to) {
-            Some(link) if link.at == from && !link.believes(how) => self.tally.unsealed += 1,
-            Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
+            Some(link) if link.at == from && !link.accepts(protection) => self.tally.unsealed += 1,
+            Some(link) if link.at == from || fault::sources_are_unchecked() => {
                 let why = match why {
-                    Farewell::Closed => ViError::ClosedByPeer,
-                    Farewell::NicDown => NIC_DOWN,
+                    GoodbyeReason::Closed => ViError::ClosedByPeer,
+                    GoodbyeReason::NicDown => NIC_DOWN,
                 };
                 self.acceptor.settled(link.at, link.to);
                 self.end(to, &why, after);
             }
             Some(_) => self.tally.strangers += 1,
-            // Nothing is answered: two sides would go on for ever.
+            // No answer: two sides would answer each other for ever.
             None => self.acceptor.left(from, to),
         }
     }
 
-    fn unknown(&mut self, number: Number, from: SocketAddr, after: &mut After) {
+    fn unknown(&mut self, number: ConnectionNumber, from: SocketAddr, after: &mut After) {
         if let Some(own) = self.by_peer.get(&(from, number)).copied() {
-            self.hearsay(own, &FORGOTTEN, after);
+            self.end_unless_sealed(own, &FORGOTTEN, after);
         } else if let Some(connector) = self.connectors.get_mut(&number) {
             connector.forgotten(from, &self.fixed.socket);
         } else {
@@ -334,20 +345,25 @@ impl Driver {
         }
     }
 
-    /// Somebody says that the peer does not take part any more, and nobody can prove that. A sealed
-    /// connection ends by silence if it is true.
-    fn hearsay(&mut self, own: Number, why: &ViError, after: &mut After) {
+    /// Closes a connection because an unproven datagram says that its peer has gone; not a sealed one, which
+    /// ends by silence if that is true.
+    fn end_unless_sealed(&mut self, own: ConnectionNumber, why: &ViError, after: &mut After) {
         match self.links.open.get(&own) {
-            Some(link) if !link.believes(How::Plain) => self.tally.unsealed += 1,
+            Some(link) if !link.accepts(Protection::Plain) => self.tally.unsealed += 1,
             _ => self.end(own, why, after),
         }
     }
 
-    fn greeted(&mut self, who: (SocketAddr, Number), what: (u64, &[u8]), after: &mut After) {
+    fn greeted(
+        &mut self,
+        who: (SocketAddr, ConnectionNumber),
+        what: (u64, &[u8]),
+        after: &mut After,
+    ) {
         match self.acceptor.greeted(
             who,
             what,
-            (&self.fixed.stance, &self.fixed.socket),
+            (&self.fixed.credentials, &self.fixed.socket),
             after.now(),
         ) {
             Ok(Some(visitor)) => self.listeners.arrived(visitor, after),
@@ -356,44 +372,53 @@ impl Driver {
         }
     }
 
-    /// Hears from the system who does not receive any more. What comes back of our
-    /// datagram must name the peer's number: nobody else knows it.
+    /// Reads from the system which datagrams were not delivered. The quoted part of a datagram must have the
+    /// number of the peer, which nobody else knows.
     #[cold]
-    pub(super) fn hear_troubles(&mut self, after: &mut After) {
-        self.groups.iter().for_each(Member::hear_troubles);
-        for _ in 0..TROUBLES_AT_ONCE {
-            let Some(trouble) = self.fixed.socket.trouble() else { return };
-            self.heard_trouble(&trouble, after);
+    pub(super) fn handle_undelivered_datagrams(&mut self, after: &mut After) {
+        self.groups.iter().for_each(GroupMembership::handle_undelivered_datagrams);
+        for _ in 0..UNDELIVERED_AT_ONCE {
+            let Some(undelivered) = self.fixed.socket.undelivered() else { return };
+            self.handle_undelivered(&undelivered, after);
         }
     }
 
-    pub(super) fn heard_trouble(&mut self, trouble: &Trouble, after: &mut After) {
-        let Some(number) = number_in(&trouble.bytes) else { return };
-        if let Some(own) = self.by_peer.get(&(trouble.to, number)).copied() {
-            self.hearsay(own, &NOBODY, after);
+    pub(super) fn handle_undelivered(
+        &mut self,
+        undelivered: &UndeliveredDatagram,
+        after: &mut After,
+    ) {
+        let Some(number) = number_in(&undelivered.bytes) else { return };
+        if let Some(own) = self.by_peer.get(&(undelivered.to, number)).copied() {
+            self.end_unless_sealed(own, &NOBODY, after);
         }
     }
 }
 
-/// The number that a datagram of ours was for, if all of its beginning is there.
-fn number_in(bytes: &[u8]) -> Option<Number> {
+/// The number that a datagram of ours was for, if enough of it is quoted.
+fn number_in(bytes: &[u8]) -> Option<ConnectionNumber> {
     let number = bytes.get(8..16)?;
-    Some(Number(u64::from_le_bytes(number.try_into().ok()?)))
+    Some(ConnectionNumber(u64::from_le_bytes(number.try_into().ok()?)))
 }
 
-fn say(fixed: &Fixed, to: SocketAddr, bytes: &[u8]) {
+fn say(fixed: &UdpNic, to: SocketAddr, bytes: &[u8]) {
     let _ = fixed.socket.send_small(&to.into(), bytes);
 }
 
-impl Member {
-    /// What the system says of datagrams to a group is of no use.
-    pub(super) fn hear_troubles(&self) {
-        while self.socket.trouble().is_some() {}
+impl GroupMembership {
+    /// Drops errors of the system about datagrams to a group.
+    pub(super) fn handle_undelivered_datagrams(&self) {
+        while self.socket.undelivered().is_some() {}
     }
 
-    /// A datagram arrived at the group's socket: who says what, if it is a member.
-    pub(super) fn hear<'a>(&self, bytes: &'a [u8], tally: &mut Tally) -> Option<(u64, Piece<'a>)> {
-        let Ok(Datagram::Group { group, from, signature, piece }) = Datagram::decode(bytes) else {
+    /// Decodes a datagram that arrived at the group's socket: its sender and piece, if that is a member.
+    pub(super) fn hear<'a>(
+        &self,
+        bytes: &'a [u8],
+        tally: &mut DroppedDatagrams,
+    ) -> Option<(u64, UdpPiece<'a>)> {
+        let Ok(UdpDatagram::Group { group, from, signature, piece }) = UdpDatagram::decode(bytes)
+        else {
             tally.garbage += 1;
             return None;
         };

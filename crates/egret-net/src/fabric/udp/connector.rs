@@ -1,60 +1,65 @@
 //! A connection that this nic is making.
+//!
+//! Repeated names: `Connector`, one in each fabric.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::fault::{Fault, planted};
-use super::socket::Socket;
-use super::wire::{Farewell, Head, Number, greet};
+use super::socket::DatagramSocket;
+use super::wire::{ConnectionNumber, GoodbyeReason, UdpHead, greet};
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, News, Session, Stance, Wanted};
-use crate::fabric::hub::patience::Patience;
-use crate::fabric::hub::{Connecting, Listens, Outcome};
-use crate::fabric::place::Whereabouts;
+use crate::fabric::common::connect_retry::{ConnectRetry, NOBODY, UNRESOLVED};
+use crate::fabric::common::{ConnectOutcome, ListenState, PendingConnector};
+use crate::fabric::handshake::{Caller, CallerRequest, Credentials, HandshakeEvent, Session};
+use crate::fabric::place::HostLookup;
 use crate::rt::{self, Instant};
 
-/// Somebody who greets until there is an answer or the time is up.
+/// Why a host is unknown that this nic cannot send to.
+const OTHER_FAMILY: &str = "it has no address of the IP version of this nic";
+
+/// Makes attempts to connect until one is answered or the deadline has passed.
 #[derive(Debug)]
 pub(super) struct Connector {
-    pub patience: Patience,
-    whereabouts: Whereabouts,
+    pub retry: ConnectRetry,
+    host_lookup: HostLookup,
     /// Which of the host's addresses is tried.
     turn: usize,
-    attempt: Attempt,
+    attempt: UdpAttempt,
 }
 
-/// One greeting.
+/// One attempt to connect.
 #[derive(Debug)]
-struct Attempt {
-    /// Where this side listens for answers.
-    number: Number,
+struct UdpAttempt {
+    /// The connection number of this side.
+    number: ConnectionNumber,
     token: u64,
-    /// Once it is known whom to greet.
+    /// Once the address of the host is known.
     caller: Option<Caller>,
-    /// Whether it has come to nothing, and another is due.
+    /// Whether the attempt has failed, and another is due.
     is_over: bool,
-    /// Where the other side will listen, if it said so.
-    theirs: Option<Number>,
+    /// The connection number of the other side, once it is known.
+    theirs: Option<ConnectionNumber>,
 }
 
-/// The numbers of both ends of a connection, this one first, where the other is, and what both
-/// have of the greeting.
-pub(super) type Met = ([Number; 2], SocketAddr, Session);
+/// The numbers of both ends of a connection, this one first, the address of the peer, and what the handshake
+/// has left.
+pub(super) type UdpConnected = ([ConnectionNumber; 2], SocketAddr, Session);
 
-/// How soon to greet again at first.
+/// The time between the first two datagrams.
 const AGAIN_MIN: Duration = Duration::from_millis(2);
 
-impl Attempt {
+impl UdpAttempt {
     fn new() -> Self {
-        let number = Number(rt::random());
+        let number = ConnectionNumber(rt::random());
         Self { number, token: 0, caller: None, is_over: false, theirs: None }
     }
 
     /// Says the step that is due, again if it was said before. Without a token nothing is said but
-    /// that somebody greets: whoever listens could say an opening first that is shown too early, and
+    /// that somebody starts a handshake: whoever listens could say an opening first that is shown too early, and
     /// an opening is answered once.
-    fn say(&mut self, at: SocketAddr, socket: &Socket) {
+    fn say(&mut self, at: SocketAddr, socket: &DatagramSocket) {
         let Some(caller) = &mut self.caller else { return };
         if self.token == 0 && !planted(Fault::OpeningShown) {
             let datagram = greet(0, self.number, &[]);
@@ -74,84 +79,98 @@ impl Attempt {
 
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
-        let whereabouts = Whereabouts::of(&request.to.host);
-        let patience = Patience::new(request, now, AGAIN_MIN);
-        Self { patience, whereabouts, turn: 0, attempt: Attempt::new() }
+        let host_lookup = HostLookup::of(&request.to.host);
+        let retry = ConnectRetry::new(request, now, AGAIN_MIN);
+        Self { retry, host_lookup, turn: 0, attempt: UdpAttempt::new() }
     }
 
-    pub(super) const fn number(&self) -> Number {
+    pub(super) const fn number(&self) -> ConnectionNumber {
         self.attempt.number
     }
 
-    /// Where it greets now.
-    fn at(&self, socket: &Socket) -> Option<SocketAddr> {
+    /// The address that is tried now.
+    fn at(&self, socket: &DatagramSocket) -> Option<SocketAddr> {
         let reached = self.reached(socket);
         let count = reached.clone().count();
         reached.copied().nth(self.turn.checked_rem(count)?)
     }
 
-    /// The host's addresses that the nic can send to.
-    fn reached(&self, socket: &Socket) -> impl Iterator<Item = &SocketAddr> + Clone {
-        let addresses = self.whereabouts.known().unwrap_or_default();
+    /// The addresses of the host that the nic can send to.
+    fn reached(&self, socket: &DatagramSocket) -> impl Iterator<Item = &SocketAddr> + Clone {
+        let addresses = self.host_lookup.known().and_then(Result::ok).unwrap_or_default();
         let is_four = socket.local().is_ipv4();
         addresses.iter().filter(move |at| at.is_ipv4() == is_four)
     }
 
-    /// Whether this is the host. Whichever of its addresses answers first is it.
-    fn is_at(&mut self, from: SocketAddr, socket: &Socket) -> bool {
+    /// Whether this is the address of the host. The first of its addresses that answers is taken.
+    fn is_at(&mut self, from: SocketAddr, socket: &DatagramSocket) -> bool {
         let turn = self.reached(socket).position(|at| *at == from);
-        if let (false, Some(turn)) = (self.patience.known, turn) {
-            (self.turn, self.patience.known) = (turn, true);
+        if let (false, Some(turn)) = (self.retry.known, turn) {
+            (self.turn, self.retry.known) = (turn, true);
         }
         self.at(socket) == Some(from)
     }
 
-    /// Greets if it is time to, or gives up.
-    pub(super) fn tick(&mut self, now: Instant, socket: &Socket, stance: &Stance) -> Outcome<Met> {
-        if self.patience.is_over(now) {
-            return Outcome::Failed(self.patience.too_late(now));
+    /// Sends the step that is due, or gives up.
+    pub(super) fn tick(
+        &mut self,
+        now: Instant,
+        socket: &DatagramSocket,
+        credentials: &Credentials,
+    ) -> ConnectOutcome<UdpConnected> {
+        if self.retry.is_over(now) {
+            return ConnectOutcome::Failed(self.retry.timed_out(now));
         }
-        if now < self.patience.next {
-            return Outcome::Pending;
+        if now < self.retry.next {
+            return ConnectOutcome::Pending;
         }
-        self.patience.knocked(now);
-        self.whereabouts.look_up();
-        if !self.patience.known {
+        self.retry.attempted(now);
+        self.host_lookup.look_up();
+        match self.host_lookup.known() {
+            None => self.retry.missing = UNRESOLVED.into(),
+            Some(Err(why)) => {
+                self.retry.missing = why.to_owned().into();
+                return ConnectOutcome::Failed(self.retry.unknown(now));
+            }
+            Some(Ok(_)) if self.at(socket).is_none() => self.retry.missing = OTHER_FAMILY.into(),
+            Some(Ok(_)) => self.retry.missing = NOBODY.into(),
+        }
+        if !self.retry.known {
             self.turn = self.turn.wrapping_add(1);
         }
         if self.attempt.is_over {
-            self.attempt = Attempt::new();
+            self.attempt = UdpAttempt::new();
         }
         if let Some(at) = self.at(socket) {
             if self.attempt.caller.is_none() {
-                let wanted = self.wanted(socket, stance);
-                self.attempt.caller = Some(Caller::new(stance.clone(), wanted));
+                let wanted = self.wanted(socket, credentials);
+                self.attempt.caller = Some(Caller::new(credentials.clone(), wanted));
             }
             self.attempt.say(at, socket);
         }
-        Outcome::Pending
+        ConnectOutcome::Pending
     }
 
     /// What is wanted of the host, wherever it turns out to be.
-    fn wanted(&self, socket: &Socket, stance: &Stance) -> Wanted {
-        Wanted {
-            hello: self.patience.hello(),
+    fn wanted(&self, socket: &DatagramSocket, credentials: &Credentials) -> CallerRequest {
+        CallerRequest {
+            hello: self.retry.hello(),
             terms: self.attempt.number.0.to_le_bytes().to_vec(),
-            key: self.patience.request.to.key,
-            is_plain: self.reached(socket).all(|at| stance.is_plain_to(at.ip())),
+            key: self.retry.request.to.key,
+            is_plain: self.reached(socket).all(|at| credentials.is_plain_to(at.ip())),
         }
     }
 
     /// The host gives a token.
-    pub(super) fn given(&mut self, token: u64, from: SocketAddr, socket: &Socket) {
+    pub(super) fn given(&mut self, token: u64, from: SocketAddr, socket: &DatagramSocket) {
         if self.is_at(from, socket) && !self.attempt.is_over && self.attempt.token != token {
             self.attempt.token = token;
             self.attempt.say(from, socket);
         }
     }
 
-    /// The host does not know this greeting any more.
-    pub(super) fn forgotten(&mut self, from: SocketAddr, socket: &Socket) {
+    /// Begins a new attempt: the host has dropped this handshake.
+    pub(super) fn forgotten(&mut self, from: SocketAddr, socket: &DatagramSocket) {
         if self.is_at(from, socket) {
             self.attempt.is_over = true;
         }
@@ -161,26 +180,26 @@ impl Connector {
     pub(super) fn answered(
         &mut self,
         from: SocketAddr,
-        ((theirs, waits), step): ((Number, bool), &[u8]),
-        socket: &Socket,
+        ((theirs, waits), step): ((ConnectionNumber, bool), &[u8]),
+        socket: &DatagramSocket,
         now: Instant,
-    ) -> Outcome<Met> {
+    ) -> ConnectOutcome<UdpConnected> {
         if !self.is_at(from, socket) || self.attempt.is_over {
-            return Outcome::Pending;
+            return ConnectOutcome::Pending;
         }
         if waits {
-            self.patience.listens = Some(Listens::Yes);
+            self.retry.listens = Some(ListenState::Yes);
         }
         let attempt = &mut self.attempt;
-        // The host may have forgotten who greets and hear a repeated opening as one of another: what
+        // The host may have forgotten who starts a handshake and hear a repeated opening as one of another: what
         // it says to that one is nothing to who goes on with the first.
         let is_other = attempt.theirs.is_some_and(|known| known != theirs);
         if is_other && !planted(Fault::AnswersMixed) {
-            return Outcome::Pending;
+            return ConnectOutcome::Pending;
         }
-        let Some(caller) = &mut attempt.caller else { return Outcome::Pending };
+        let Some(caller) = &mut attempt.caller else { return ConnectOutcome::Pending };
         if step.is_empty() || caller.has_heard(step) {
-            return Outcome::Pending;
+            return ConnectOutcome::Pending;
         }
         let fed = caller.feed(step);
         if fed.is_ok() {
@@ -189,13 +208,13 @@ impl Connector {
         }
         match fed {
             Ok(fed) => match fed.news {
-                News::Welcome { terms } if terms == theirs.0.to_le_bytes() => {
+                HandshakeEvent::Welcome { terms } if terms == theirs.0.to_le_bytes() => {
                     if let Some(session) = caller.take_session() {
-                        return Outcome::Made(([attempt.number, theirs], from, session));
+                        return ConnectOutcome::Made(([attempt.number, theirs], from, session));
                     }
                 }
-                News::Welcome { .. } => attempt.is_over = true,
-                News::Nothing | News::Hello { .. } => attempt.say(from, socket),
+                HandshakeEvent::Welcome { .. } => attempt.is_over = true,
+                HandshakeEvent::Nothing | HandshakeEvent::Hello { .. } => attempt.say(from, socket),
             },
             Err(why) => {
                 attempt.is_over = true;
@@ -203,28 +222,28 @@ impl Connector {
                     attempt.say(from, socket);
                 }
                 self.give_up(socket);
-                let why = self.patience.not_greeted(why, now);
-                return why.map_or(Outcome::Pending, Outcome::Failed);
+                let why = self.retry.handshake_failed(why, now);
+                return why.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed);
             }
         }
-        Outcome::Pending
+        ConnectOutcome::Pending
     }
 
     /// Nobody waits for this attempt any more: the host need not.
-    pub(super) fn give_up(&mut self, socket: &Socket) {
+    pub(super) fn give_up(&mut self, socket: &DatagramSocket) {
         if let (Some(theirs), Some(at)) = (self.attempt.theirs.take(), self.at(socket)) {
-            let goodbye = Head::goodbye(theirs, Farewell::Closed);
+            let goodbye = UdpHead::goodbye(theirs, GoodbyeReason::Closed);
             let _ = socket.send(&at.into(), &[IoSlice::new(goodbye.bytes())]);
         }
     }
 }
 
-impl Connecting for Connector {
+impl PendingConnector for Connector {
     fn deadline(&self) -> Option<Instant> {
-        Some(self.patience.deadline())
+        Some(self.retry.deadline())
     }
 
-    fn into_patience(self) -> Patience {
-        self.patience
+    fn into_retry(self) -> ConnectRetry {
+        self.retry
     }
 }

@@ -1,48 +1,50 @@
 //! One end of a connection: post and arrive, without clock or socket.
+//!
+//! Repeated names: `DataPath`, one in each fabric.
 
-use super::group::{Members, Seal};
-use super::pulse::{Beat, Pulse};
-use super::recv::{Assembly, Came};
-use super::sealed::{self, Outgoing};
-use super::send::{Port, Sender, To};
-use super::wire::{Number, Piece};
-use crate::fabric::hub::end::Open;
-use crate::fabric::receives::{Classes, Receives};
+use super::group::{GroupMembers, GroupSeal};
+use super::keep_alive::{KeepAlive, KeepAliveAction};
+use super::recv::{PieceOutcome, UdpAssembly};
+use super::sealed::{self, DatagramSealer};
+use super::send::{DatagramPort, Destination, Sender};
+use super::wire::{ConnectionNumber, UdpPiece};
+use crate::fabric::common::connection_end::OpenEnd;
+use crate::fabric::receives::{ReceiveSizes, Receives};
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{Counters, Notices, Op, Posted, Refused, Ticket, ViError};
+use crate::vi::{Counters, Notices, Op, PostError, Posted, Ticket, ViError};
 
 #[derive(Debug)]
-pub(super) struct Conn {
+pub(super) struct DataPath {
     depth: u32,
     sender: Sender,
-    inward: Inward,
-    peers: Peers,
+    inbound: UdpInbound,
+    peers: RemoteSide,
     /// Whether datagrams of a window wait for room.
     is_full: bool,
 }
 
 /// Who is at the other end.
 #[derive(Debug)]
-enum Peers {
+enum RemoteSide {
     One {
-        assembly: Box<Assembly>,
-        pulse: Pulse,
+        assembly: Box<UdpAssembly>,
+        keep_alive: KeepAlive,
     },
     /// One, whose datagrams are those of a window.
-    Window(Pulse),
-    Group(Members),
+    Window(KeepAlive),
+    Group(GroupMembers),
 }
 
 /// What is received, by whatever way.
 #[derive(Debug, Default)]
-struct Inward {
-    receives: Classes,
-    ignored: Ignored,
+struct UdpInbound {
+    receives: ReceiveSizes,
+    ignored: IgnoredPieces,
 }
 
 /// Pieces of which nothing came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Ignored {
+pub(super) struct IgnoredPieces {
     pub twice: u64,
     pub lies: u64,
     /// Messages that did not become whole.
@@ -51,16 +53,16 @@ pub(super) struct Ignored {
 
 const SILENT: ViError = ViError::PeerDied { why: "it has not answered for 10 s" };
 
-impl Inward {
+impl UdpInbound {
     /// Counts what came of a piece.
     #[inline]
-    const fn count(&mut self, came: Came) {
+    const fn count(&mut self, came: PieceOutcome) {
         match came {
-            Came::Whole => self.receives.posted.received += 1,
-            Came::NoReceive => self.receives.posted.dropped += 1,
-            Came::Twice => self.ignored.twice += 1,
-            Came::Lie => self.ignored.lies += 1,
-            Came::Kept | Came::Unfit => {}
+            PieceOutcome::Whole => self.receives.posted.received += 1,
+            PieceOutcome::NoReceive => self.receives.posted.dropped += 1,
+            PieceOutcome::Twice => self.ignored.twice += 1,
+            PieceOutcome::Lie => self.ignored.lies += 1,
+            PieceOutcome::Kept | PieceOutcome::Unfit => {}
         }
     }
 
@@ -75,19 +77,21 @@ fn room(depth: u32, outstanding: usize, posted: Posted) -> Result<Posted, Unpost
     if outstanding < depth as usize {
         return Ok(posted);
     }
-    Err(Unposted::new(Refused::Full { depth }, posted))
+    Err(Unposted::new(PostError::Full { depth }, posted))
 }
 
-impl Conn {
+impl DataPath {
     /// An end whose peer receives under the number `to`, over a path of this `room`.
-    pub(super) fn new(spec: ViSpec, to: Number, room: usize) -> Self {
+    pub(super) fn new(spec: ViSpec, to: ConnectionNumber, room: usize) -> Self {
         Self {
             depth: spec.depth,
-            sender: Sender::new(To::End(to), room),
-            inward: Inward::default(),
+            sender: Sender::new(Destination::End(to), room),
+            inbound: UdpInbound::default(),
             peers: match spec.carries == spec.reliability {
-                true => Peers::One { assembly: Box::default(), pulse: Pulse::new(to.0) },
-                false => Peers::Window(Pulse::new(to.0)),
+                true => {
+                    RemoteSide::One { assembly: Box::default(), keep_alive: KeepAlive::new(to.0) }
+                }
+                false => RemoteSide::Window(KeepAlive::new(to.0)),
             },
             is_full: false,
         }
@@ -99,19 +103,19 @@ impl Conn {
     }
 
     /// An end that is a member of a group.
-    pub(super) fn member(spec: ViSpec, seal: Seal, room: usize) -> Self {
+    pub(super) fn member(spec: ViSpec, seal: GroupSeal, room: usize) -> Self {
         Self {
             depth: spec.depth,
-            sender: Sender::new(To::Group(seal), room),
-            inward: Inward::default(),
-            peers: Peers::Group(Members::default()),
+            sender: Sender::new(Destination::Group(seal), room),
+            inbound: UdpInbound::default(),
+            peers: RemoteSide::Group(GroupMembers::default()),
             is_full: false,
         }
     }
 
     #[cfg(test)]
-    pub(super) const fn ignored(&self) -> Ignored {
-        self.inward.ignored
+    pub(super) const fn ignored(&self) -> IgnoredPieces {
+        self.inbound.ignored
     }
 
     /// Takes a descriptor. Whether something waits for room.
@@ -119,13 +123,13 @@ impl Conn {
     pub(super) fn post(
         &mut self,
         posted: Posted,
-        port: &mut impl Port,
+        port: &mut impl DatagramPort,
         notices: &mut Notices,
     ) -> Result<bool, Unposted> {
         if matches!(posted.op(), Op::Recv) && posted.is_eager() {
-            self.inward.receives.of(true).push(posted);
+            self.inbound.receives.of(true).push(posted);
         } else if matches!(posted.op(), Op::Recv) {
-            let receives = &mut self.inward.receives.posted;
+            let receives = &mut self.inbound.receives.posted;
             let outstanding = receives.len() + self.peers.begun();
             receives.push(room(self.depth, outstanding, posted)?);
         } else {
@@ -142,7 +146,7 @@ impl Conn {
 
     /// Whether its datagrams are those of a window.
     pub(super) const fn is_windowed(&self) -> bool {
-        matches!(self.peers, Peers::Window(_))
+        matches!(self.peers, RemoteSide::Window(_))
     }
 
     /// The path may carry less than is known.
@@ -155,8 +159,8 @@ impl Conn {
         &mut self,
         train: &mut [u8],
         size: usize,
-        seal: Option<&mut Outgoing>,
-        port: &mut impl Port,
+        seal: Option<&mut DatagramSealer>,
+        port: &mut impl DatagramPort,
     ) -> usize {
         let left = self.sender.send_train(train, size, seal, port);
         self.is_full = left < train.len();
@@ -170,72 +174,80 @@ impl Conn {
     }
 
     /// Goes on with what waits for room.
-    pub(super) fn pump(&mut self, port: &mut impl Port, notices: &mut Notices) {
+    pub(super) fn pump(&mut self, port: &mut impl DatagramPort, notices: &mut Notices) {
         self.sender.pump(port, notices);
     }
 
     /// The peer has said something.
     #[inline]
     pub(super) const fn hear(&mut self) {
-        if let Peers::One { pulse, .. } | Peers::Window(pulse) = &mut self.peers {
-            pulse.hear();
+        if let RemoteSide::One { keep_alive, .. } | RemoteSide::Window(keep_alive) = &mut self.peers
+        {
+            keep_alive.hear();
         }
     }
 
     /// A message arrived, or a part of one: of the peer, or of this member.
     #[inline]
-    pub(super) fn arrive(&mut self, from: u64, piece: &Piece<'_>, notices: &mut Notices) -> Came {
-        let receives = &mut self.inward.receives;
+    pub(super) fn arrive(
+        &mut self,
+        from: u64,
+        piece: &UdpPiece<'_>,
+        notices: &mut Notices,
+    ) -> PieceOutcome {
+        let receives = &mut self.inbound.receives;
         let came = match &mut self.peers {
-            Peers::One { assembly, .. } => assembly.take(piece, receives, notices),
-            Peers::Group(members) => members.take(from, piece, receives, notices),
+            RemoteSide::One { assembly, .. } => assembly.take(piece, receives, notices),
+            RemoteSide::Group(members) => members.take(from, piece, receives, notices),
             // A window sends no messages.
-            Peers::Window(_) => Came::Lie,
+            RemoteSide::Window(_) => PieceOutcome::Lie,
         };
-        self.inward.count(came);
+        self.inbound.count(came);
         came
     }
 
     /// Some time has passed. Whether to ask the peer if it lives.
     pub(super) fn beat(&mut self) -> Result<bool, ViError> {
-        let receives = &mut self.inward.receives;
+        let receives = &mut self.inbound.receives;
         let (given_up, beat) = match &mut self.peers {
-            Peers::One { assembly, pulse } => (assembly.beat(receives), pulse.beat()),
-            Peers::Group(members) => (members.beat(receives), Beat::Nothing),
-            Peers::Window(pulse) => (0, pulse.beat()),
+            RemoteSide::One { assembly, keep_alive } => {
+                (assembly.beat(receives), keep_alive.beat())
+            }
+            RemoteSide::Group(members) => (members.beat(receives), KeepAliveAction::Nothing),
+            RemoteSide::Window(keep_alive) => (0, keep_alive.beat()),
         };
-        self.inward.ignored.given_up += given_up;
+        self.inbound.ignored.given_up += given_up;
         match beat {
-            Beat::Nothing => Ok(false),
-            Beat::Ask => Ok(true),
-            Beat::Dead => Err(SILENT),
+            KeepAliveAction::Nothing => Ok(false),
+            KeepAliveAction::Ask => Ok(true),
+            KeepAliveAction::Dead => Err(SILENT),
         }
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
-        let Self { sender, inward, peers, .. } = self;
-        let taken = inward.receives.posted.cancel(ticket).or_else(|| peers.cancel(ticket));
+        let Self { sender, inbound, peers, .. } = self;
+        let taken = inbound.receives.posted.cancel(ticket).or_else(|| peers.cancel(ticket));
         let Some(posted) = taken.or_else(|| sender.cancel(ticket)) else { return false };
         posted.fail(ViError::Cancelled, notices);
         true
     }
 }
 
-impl Open for Conn {
-    type Left = ();
+impl OpenEnd for DataPath {
+    type Remainder = ();
 
     fn counters(&self) -> Counters {
-        self.inward.counters(self.sender.sent)
+        self.inbound.counters(self.sender.sent)
     }
 
     fn fail(mut self, why: &ViError, notices: &mut Notices) {
         let mut all: Vec<Posted> = self.sender.drain().collect();
         match &mut self.peers {
-            Peers::One { assembly, .. } => all.extend(assembly.drain()),
-            Peers::Group(members) => all.extend(members.drain()),
-            Peers::Window(_) => {}
+            RemoteSide::One { assembly, .. } => all.extend(assembly.drain()),
+            RemoteSide::Group(members) => all.extend(members.drain()),
+            RemoteSide::Window(_) => {}
         }
-        all.extend(self.inward.receives.drain());
+        all.extend(self.inbound.receives.drain());
         all.sort_by_key(Posted::ticket);
         for posted in all {
             posted.fail(why.clone(), notices);
@@ -243,7 +255,7 @@ impl Open for Conn {
     }
 }
 
-impl Peers {
+impl RemoteSide {
     fn begun(&self) -> usize {
         match self {
             Self::One { assembly, .. } => assembly.begun(),

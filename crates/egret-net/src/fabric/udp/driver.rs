@@ -1,81 +1,94 @@
-//! What a nic does: it takes what comes, greets and is greeted, and looks after its
-//! connections.
+//! Progress of a nic: it receives datagrams, runs handshakes, and keeps its connections alive.
+//!
+//! Repeated names: `Driver`, one in each fabric.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 
-use super::acceptor::{Acceptor, Visitor};
-use super::arrival::Tally;
-use super::connector::{Connector, Met};
-use super::datapath::Conn;
-use super::group::Seal;
-use super::leaving::Leavings;
-use super::link::Link;
-use super::pulse::BEAT;
-use super::socket::Socket;
-use super::wire::Number;
-use crate::fabric::greet::{Session, Stance};
-use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
-use crate::fabric::place::Peer;
-use crate::fabric::{After, Came, ConnId, ConnectRequest, Made, ViSpec};
+use super::acceptor::{Acceptor, UdpRequest};
+use super::arrival::DroppedDatagrams;
+use super::closing::UdpClosings;
+use super::connection::Connection;
+use super::connector::{Connector, UdpConnected};
+use super::datapath::DataPath;
+use super::group::GroupSeal;
+use super::keep_alive::BEAT;
+use super::socket::DatagramSocket;
+use super::wire::ConnectionNumber;
+use crate::fabric::common::{
+    ConnectOutcome, ConnectionTable, Listeners, PollTimer, connectors, epoll,
+};
+use crate::fabric::handshake::{Credentials, Session};
+use crate::fabric::place::PeerAddress;
+use crate::fabric::{After, ConnId, ConnectRequest, DatagramEvent, NewConnection, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, KeyError, Keys, Reliability, ViError};
+use crate::vi::{ConnectError, KeyError, Keys, PublicKey, Reliability, ViError};
 
-/// The part of a nic that stays as it is.
+/// The part of a nic that does not change.
 #[derive(Debug)]
-pub(super) struct Fixed {
+pub(super) struct UdpNic {
     pub host: String,
     pub keys: Arc<Keys>,
-    pub socket: Arc<Socket>,
+    pub socket: Arc<DatagramSocket>,
     pub set: Arc<OwnedFd>,
-    pub stance: Stance,
+    pub credentials: Credentials,
+}
+
+impl UdpNic {
+    /// The key that this nic proves in handshakes.
+    pub(super) const fn key(&self) -> PublicKey {
+        self.credentials.key()
+    }
 }
 
 /// A nic.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pub fixed: Fixed,
+    pub fixed: UdpNic,
     pub acceptor: Acceptor,
-    /// Those of groups too.
-    pub links: Links<Number, Link>,
-    /// The number of the link to a peer's number.
-    pub by_peer: BTreeMap<(SocketAddr, Number), Number>,
-    /// The link that was written to last, and where it is.
-    pub last: Option<(Number, SocketAddrAny)>,
-    pub groups: Vec<Member>,
-    pub connectors: BTreeMap<Number, Connector>,
-    pub listeners: Listeners<Visitor>,
-    pub leavings: Leavings,
-    pub stuck: Vec<Number>,
-    /// What the set says of the socket, if anything.
+    /// The connections, memberships in groups among them.
+    pub links: ConnectionTable<ConnectionNumber, Connection>,
+    /// The number of a connection, by the address and number of its peer.
+    pub by_peer: BTreeMap<(SocketAddr, ConnectionNumber), ConnectionNumber>,
+    /// The connection that a datagram was for last, and the address of its peer.
+    pub last: Option<(ConnectionNumber, SocketAddrAny)>,
+    pub groups: Vec<GroupMembership>,
+    pub connectors: BTreeMap<ConnectionNumber, Connector>,
+    pub listeners: Listeners<UdpRequest>,
+    pub closings: UdpClosings,
+    pub stuck: Vec<ConnectionNumber>,
+    /// What epoll watches the socket for, if anything.
     watched: Option<EventFlags>,
-    /// Whether a thread sleeps on the set, or is about to.
+    /// Whether a thread sleeps on epoll, or is about to.
     pub is_asleep: bool,
-    /// Calls of `progress` since somebody slept.
+    /// Polls since a thread slept.
     pub awake: u32,
     /// Whether a window takes the datagrams.
     pub is_below: bool,
-    /// Where datagrams are received.
+    /// Buffer into which datagrams are received.
     pub space: Box<[u8]>,
-    /// Those of the space that a window has not taken.
-    joined: Option<Joined>,
-    /// Connections of windows that are over, and the window does not know.
+    /// The datagrams in the buffer that a window has not taken.
+    joined: Option<JoinedDatagrams>,
+    /// Closed connections of which the window does not know yet.
     pub over: VecDeque<ConnId>,
-    /// Calls of `progress` in a row that have found something.
+    /// Polls in a row that have found something.
     pub streak: u32,
     pub next_beat: Instant,
-    pub pace: Pace,
-    pub tally: Tally,
+    pub pace: PollTimer,
+    pub tally: DroppedDatagrams,
 }
 
-/// Datagrams that were received together, and how many bytes of them were heard.
+/// Datagrams that were received in one call, and how many bytes of them were processed.
 #[derive(Debug)]
-struct Joined {
+struct JoinedDatagrams {
     len: usize,
     heard: usize,
     from: SocketAddrAny,
@@ -83,41 +96,41 @@ struct Joined {
 
 /// This nic as a member of a group.
 #[derive(Debug)]
-pub(super) struct Member {
-    /// The number of its link.
-    pub number: Number,
-    pub socket: Arc<Socket>,
-    pub seal: Seal,
-    /// What the set says of its socket, if anything.
+pub(super) struct GroupMembership {
+    /// The number of its connection.
+    pub number: ConnectionNumber,
+    pub socket: Arc<DatagramSocket>,
+    pub seal: GroupSeal,
+    /// What epoll watches its socket for, if anything.
     pub watched: Option<EventFlags>,
 }
 
-/// Datagrams taken at one call, if they come in a row.
+/// Datagrams that one poll takes, if they arrive in a row.
 pub(super) const BATCH: u32 = 32;
-/// Datagrams taken in one call of which nothing came.
+/// Datagrams without effect that one poll takes.
 const IN_VAIN_MAX: u32 = 64;
 pub(super) const SPACE: usize = 1 << 16;
-/// What the set says of the nic's socket, and of a group.
+/// Epoll data of the nic's socket, and of a group's.
 const SOCKET: u64 = 0;
 const GROUP: u64 = 1;
 
 impl Driver {
-    pub(super) fn new(fixed: Fixed, now: Instant) -> Self {
+    pub(super) fn new(fixed: UdpNic, now: Instant) -> Self {
         Self::with_space(fixed, now, vec![0; SPACE].into())
     }
 
     /// One that receives datagrams in `space`.
-    pub(super) fn with_space(fixed: Fixed, now: Instant, space: Box<[u8]>) -> Self {
+    pub(super) fn with_space(fixed: UdpNic, now: Instant, space: Box<[u8]>) -> Self {
         Self {
             fixed,
             acceptor: Acceptor::new(),
-            links: Links::default(),
+            links: ConnectionTable::default(),
             by_peer: BTreeMap::new(),
             last: None,
             groups: Vec::new(),
             connectors: BTreeMap::new(),
             listeners: Listeners::default(),
-            leavings: Leavings::default(),
+            closings: UdpClosings::default(),
             stuck: Vec::new(),
             watched: None,
             is_asleep: false,
@@ -128,45 +141,45 @@ impl Driver {
             over: VecDeque::new(),
             streak: 0,
             next_beat: now + BEAT,
-            pace: Pace::default(),
-            tally: Tally::default(),
+            pace: PollTimer::default(),
+            tally: DroppedDatagrams::default(),
         }
     }
 
-    /// Makes a connection with a visitor.
-    pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
-        let (at, guest) = (visitor.at(), visitor.guest);
-        let session = guest.welcome(&self.fixed.socket);
-        Some(self.connected([guest.own, guest.theirs], at, session, spec))
+    /// Accepts a connection request.
+    pub(super) fn admit(&mut self, visitor: UdpRequest, spec: ViSpec) -> Option<NewConnection> {
+        let (at, handshake) = (visitor.at(), visitor.handshake);
+        let session = handshake.welcome(&self.fixed.socket);
+        Some(self.connected([handshake.own, handshake.theirs], at, session, spec))
     }
 
     /// Begins to connect, or joins a group.
     pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
-        if let Some(Peer::At(addresses)) = Peer::read(&request.to.host)
+        if let Some(PeerAddress::At(addresses)) = PeerAddress::read(&request.to.host)
             && let Some(group) = addresses.iter().find(|at| at.ip().is_multicast())
         {
-            // A group loses, and has nobody who could be asked to repeat.
+            // A group loses messages, and has no peer that could repeat them.
             let joined = match request.spec.reliability {
                 Reliability::Unreliable => self.join(*group, &request),
                 level => Err(ConnectError::Unsupported(level)),
             };
             return after.settle(request.promise, joined);
         }
-        if let Err(why) = self.fixed.stance.check_callee(request.to.key) {
+        if let Err(why) = self.fixed.credentials.check_callee(request.to.key) {
             return after.settle(request.promise, Err(why.into()));
         }
         let now = after.now();
         self.knock(Connector::new(request, now), now, after);
     }
 
-    /// Nobody has a handle to one that is over any more.
-    pub(super) fn forget(&mut self, number: Number) {
+    /// Drops a closed connection whose handle is gone.
+    pub(super) fn forget(&mut self, number: ConnectionNumber) {
         self.links.release(number);
     }
 
     /// Whether anybody's time is counted.
     pub(super) fn is_busy(&self) -> bool {
-        !self.links.open.is_empty() || self.acceptor.guests() > 0
+        !self.links.open.is_empty() || self.acceptor.handshakes() > 0
     }
 
     /// Takes datagrams until so many have come to something. Whether any has.
@@ -204,7 +217,7 @@ impl Driver {
     }
 
     /// Takes datagrams until one is a window's, or a connection of a window is over.
-    pub(super) fn receive_for_window(&mut self, after: &mut After) -> Option<Came<'_>> {
+    pub(super) fn receive_for_window(&mut self, after: &mut After) -> Option<DatagramEvent<'_>> {
         let mut space = std::mem::take(&mut self.space);
         let (mut came, mut in_vain) = (None, 0);
         // What was received is nowhere else: all of it is heard.
@@ -212,7 +225,7 @@ impl Driver {
             in_vain += 1;
             if let Some(conn) = self.over.pop_front() {
                 self.space = space;
-                return Some(Came::Ended(conn));
+                return Some(DatagramEvent::Ended(conn));
             }
             let Some(mut joined) = self.next_joined(&mut space) else { break };
             let start = joined.heard;
@@ -226,12 +239,12 @@ impl Driver {
             }
         }
         self.space = space;
-        came.map(|(conn, range)| Came::Datagram(conn, &self.space[range]))
+        came.map(|(conn, range)| DatagramEvent::Datagram(conn, &self.space[range]))
     }
 
     /// Datagrams that were received and not heard, if need be from the socket.
     #[inline]
-    fn next_joined(&mut self, space: &mut [u8]) -> Option<Joined> {
+    fn next_joined(&mut self, space: &mut [u8]) -> Option<JoinedDatagrams> {
         if self.joined.is_some() {
             return self.joined.take();
         }
@@ -239,14 +252,14 @@ impl Driver {
             return None;
         }
         let (len, from) = self.fixed.socket.recv(space)?;
-        Some(Joined { len, heard: 0, from })
+        Some(JoinedDatagrams { len, heard: 0, from })
     }
 
     fn receive_groups(&mut self, space: &mut [u8], after: &mut After) -> bool {
         let mut found = false;
         for member in &self.groups {
-            if member.socket.is_troubled() {
-                member.hear_troubles();
+            if member.socket.may_have_undelivered() {
+                member.handle_undelivered_datagrams();
             }
             for _ in 0..BATCH {
                 let Some((len, _)) = member.socket.recv(space) else { break };
@@ -270,8 +283,8 @@ impl Driver {
                 links.get_mut(number).is_some_and(|link| link.pump(&mut after.notices))
             });
         }
-        if self.fixed.socket.is_troubled() {
-            self.hear_troubles(after);
+        if self.fixed.socket.may_have_undelivered() {
+            self.handle_undelivered_datagrams(after);
         }
     }
 
@@ -281,10 +294,10 @@ impl Driver {
         if !self.listeners.is_up() {
             return;
         }
-        let is_members = |number| self.links.open.get(number).is_none_or(Link::is_member);
+        let is_members = |number| self.links.open.get(number).is_none_or(Connection::is_member);
         let waits = !self.stuck.iter().all(is_members);
         watch_one(&mut self.watched, waits, &self.fixed.socket, SOCKET, &self.fixed);
-        for Member { number, socket, watched, .. } in &mut self.groups {
+        for GroupMembership { number, socket, watched, .. } in &mut self.groups {
             let waits = self.stuck.contains(number);
             watch_one(watched, waits, socket, GROUP, &self.fixed);
         }
@@ -311,7 +324,7 @@ impl Driver {
     }
 
     /// Ends a connection, if it is open.
-    pub(super) fn end(&mut self, number: Number, why: &ViError, after: &mut After) {
+    pub(super) fn end(&mut self, number: ConnectionNumber, why: &ViError, after: &mut After) {
         let Some(link) = self.links.end(number) else { return };
         if link.is_windowed() {
             self.over.push_back(ConnId(number.0));
@@ -324,14 +337,14 @@ impl Driver {
             // Its handle may keep the socket, which nobody reads any more.
             link.socket().forget(&self.fixed.set);
         } else {
-            self.leavings.add(link);
+            self.closings.add(link);
         }
         if self.last.as_ref().is_some_and(|(last, _)| *last == number) {
             self.last = None;
         }
     }
 
-    /// Greets where it is time to, and counts the time.
+    /// Makes an attempt where it is time to, and counts the time.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
         for number in self.connectors.keys().copied().collect::<Vec<_>>() {
@@ -356,14 +369,19 @@ impl Driver {
 
     /// Looks at a connection that is being made. Another attempt has another number.
     fn knock(&mut self, mut connector: Connector, now: Instant, after: &mut After) {
-        let outcome = connector.tick(now, &self.fixed.socket, &self.fixed.stance);
+        let outcome = connector.tick(now, &self.fixed.socket, &self.fixed.credentials);
         let number = connector.number();
         self.connectors.insert(number, connector);
         self.knocked(number, outcome, after);
     }
 
     /// What came of an attempt to connect.
-    pub(super) fn knocked(&mut self, number: Number, outcome: Outcome<Met>, after: &mut After) {
+    pub(super) fn knocked(
+        &mut self,
+        number: ConnectionNumber,
+        outcome: ConnectOutcome<UdpConnected>,
+        after: &mut After,
+    ) {
         let Some((mut connector, result)) =
             connectors::over(&mut self.connectors, &number, outcome)
         else {
@@ -372,7 +390,7 @@ impl Driver {
         if result.is_err() {
             connector.give_up(&self.fixed.socket);
         }
-        let spec = connector.patience.request.spec;
+        let spec = connector.retry.request.spec;
         let result =
             result.map(|(numbers, at, session)| self.connected(numbers, at, session, spec));
         connectors::settle(connector, result, after);
@@ -380,14 +398,14 @@ impl Driver {
 
     pub(super) fn connected(
         &mut self,
-        numbers: [Number; 2],
+        numbers: [ConnectionNumber; 2],
         at: SocketAddr,
         Session { known, keys }: Session,
         spec: ViSpec,
-    ) -> Made {
+    ) -> NewConnection {
         let [number, to] = numbers;
-        let conn = Conn::new(spec, to, self.fixed.socket.room_to(&at));
-        let link = Link::new(numbers, at, &self.fixed.socket, conn).sealed(keys);
+        let conn = DataPath::new(spec, to, self.fixed.socket.room_to(&at));
+        let link = Connection::new(numbers, at, &self.fixed.socket, conn).sealed(keys);
         self.links.open.insert(number, link);
         self.by_peer.insert((at, to), number);
         known.made(ConnId(number.0), &at.to_string())
@@ -398,36 +416,40 @@ impl Driver {
         &mut self,
         group: SocketAddr,
         request: &ConnectRequest,
-    ) -> Result<Made, ConnectError> {
-        // Whoever hears a group has what is signed, and the signature.
-        self.fixed.stance.check_callee(None).map_err(|_| KeyError::Group)?;
-        let unknown = |_| ConnectError::UnknownHost { host: request.to.host.clone() };
-        let socket = Arc::new(Socket::join(group, &self.fixed.socket.local()).map_err(unknown)?);
-        let seal = Seal::new(&request.to, self.fixed.stance.secret());
+    ) -> Result<NewConnection, ConnectError> {
+        // Every receiver of the group gets what is signed, and the signature.
+        self.fixed.credentials.check_callee(None).map_err(|_| KeyError::Group)?;
+        let unknown = |why: Errno| ConnectError::UnknownHost {
+            host: request.to.host.clone(),
+            waited: Duration::ZERO,
+            why: io::Error::from(why).to_string(),
+        };
+        let socket =
+            Arc::new(DatagramSocket::join(group, &self.fixed.socket.local()).map_err(unknown)?);
+        let seal = GroupSeal::new(&request.to, self.fixed.credentials.secret());
         let room = self.fixed.socket.room_to(&group);
-        let conn = Conn::member(request.spec, seal.clone(), room);
-        let numbers @ [number, _] = [Number(rt::random()), Number(seal.group)];
-        self.links.open.insert(number, Link::new(numbers, group, &socket, conn));
-        // The set hears of it with the next sleep.
-        self.groups.push(Member { number, socket, seal, watched: None });
-        Ok(Made::new(ConnId(number.0), &group.to_string()))
+        let conn = DataPath::member(request.spec, seal.clone(), room);
+        let numbers @ [number, _] = [ConnectionNumber(rt::random()), ConnectionNumber(seal.group)];
+        self.links.open.insert(number, Connection::new(numbers, group, &socket, conn));
+        // Epoll watches the socket from the next sleep on.
+        self.groups.push(GroupMembership { number, socket, seal, watched: None });
+        Ok(NewConnection::new(ConnId(number.0), &group.to_string()))
     }
 }
 
-/// Has the set say when something comes to a socket, and when there is room if somebody
-/// `waits` for it.
+/// Has epoll watch a socket for datagrams, and for room if something `waits` for it.
 fn watch_one(
     watched: &mut Option<EventFlags>,
     waits: bool,
-    socket: &Socket,
+    socket: &DatagramSocket,
     data: u64,
-    fixed: &Fixed,
+    fixed: &UdpNic,
 ) {
     let room = if waits { EventFlags::OUT } else { EventFlags::empty() };
     let flags = EventFlags::IN | room;
     if *watched != Some(flags) {
         *watched = Some(flags);
-        // Without it, the sleep ends with the next beat.
-        let _ = set::watch(&fixed.set, socket.fd(), data, flags);
+        // Without epoll, the sleep ends with the next tick.
+        let _ = epoll::watch(&fixed.set, socket.fd(), data, flags);
     }
 }

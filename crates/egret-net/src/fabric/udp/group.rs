@@ -1,24 +1,23 @@
-//! Groups: what a member says is for all others.
+//! Groups: what one member sends is for all others.
 //!
-//! Nobody greets a member of a group. With a secret each datagram is signed, and what is
-//! not is dropped. Which messages came already is known for the members that spoke last;
-//! one that was forgotten, or has spoken before this end joined, can be repeated by
-//! whoever has recorded it.
+//! Members of a group run no handshake. With a secret each datagram is signed, and others are dropped. Which
+//! messages have arrived is known for the members that sent last; a message of another member, or one from
+//! before this end has joined, can be replayed by an attacker that has recorded it.
 
 use std::io::IoSlice;
 
 use sha2::{Digest, Sha256};
 
 use super::fault::{Fault, planted};
-use super::recv::{Assembly, Came};
-use super::wire::{Head, Piece, SIGNATURE};
-use crate::fabric::receives::Classes;
+use super::recv::{PieceOutcome, UdpAssembly};
+use super::wire::{SIGNATURE, UdpHead, UdpPiece};
+use crate::fabric::receives::ReceiveSizes;
 use crate::rt;
 use crate::vi::{Address, Notices, Posted, Secret, Ticket};
 
-/// How a member marks what it says.
+/// How a member marks and signs its datagrams.
 #[derive(Debug, Clone)]
-pub(super) struct Seal {
+pub(super) struct GroupSeal {
     /// Which group: other services may share its address.
     pub group: u64,
     /// Which member, chosen at random.
@@ -26,7 +25,7 @@ pub(super) struct Seal {
     secret: Option<Secret>,
 }
 
-impl Seal {
+impl GroupSeal {
     pub(super) fn new(group: &Address, secret: &Secret) -> Self {
         let secret = Some(secret.clone()).filter(|secret| !secret.is_empty());
         Self { group: number_of(group), from: rt::random(), secret }
@@ -36,8 +35,8 @@ impl Seal {
         self.secret.is_some()
     }
 
-    pub(super) fn head(&self, piece: &Piece<'_>) -> Head {
-        Head::of_group(self.group, self.from, self.is_signed(), piece)
+    pub(super) fn head(&self, piece: &UdpPiece<'_>) -> UdpHead {
+        UdpHead::of_group(self.group, self.from, self.is_signed(), piece)
     }
 
     /// The signature of a datagram, if there is a secret.
@@ -67,14 +66,14 @@ fn number_of(group: &Address) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Who has spoken lately, the last one last.
+/// The members that have sent lately, the last one last.
 #[derive(Debug, Default)]
-pub(super) struct Members(Vec<(u64, Assembly)>);
+pub(super) struct GroupMembers(Vec<(u64, UdpAssembly)>);
 
 /// Members whose messages are told apart.
 pub(super) const MEMBERS_MAX: usize = 64;
 
-impl Members {
+impl GroupMembers {
     pub(super) fn begun(&self) -> usize {
         self.0.iter().map(|(_, assembly)| assembly.begun()).sum()
     }
@@ -82,17 +81,17 @@ impl Members {
     pub(super) fn take(
         &mut self,
         from: u64,
-        piece: &Piece<'_>,
-        receives: &mut Classes,
+        piece: &UdpPiece<'_>,
+        receives: &mut ReceiveSizes,
         notices: &mut Notices,
-    ) -> Came {
+    ) -> PieceOutcome {
         let assembly = match self.0.iter().rposition(|(known, _)| *known == from) {
             Some(at) => self.0.remove(at).1,
             None => {
                 if self.0.len() >= MEMBERS_MAX {
                     self.0.remove(0).1.abandon(receives);
                 }
-                Assembly::default()
+                UdpAssembly::default()
             }
         };
         self.0.push((from, assembly));
@@ -100,7 +99,7 @@ impl Members {
         assembly.take(piece, receives, notices)
     }
 
-    pub(super) fn beat(&mut self, receives: &mut Classes) -> u64 {
+    pub(super) fn beat(&mut self, receives: &mut ReceiveSizes) -> u64 {
         self.0.iter_mut().map(|(_, assembly)| assembly.beat(receives)).sum()
     }
 

@@ -1,21 +1,21 @@
 //! A nic of UDP as the state machine that its handles share.
 
 use super::driver::{BATCH, Driver};
-use super::wire::Number;
-use crate::fabric::Came;
-use crate::fabric::hub::machine::prelude::*;
-use crate::fabric::hub::{Outcome, connectors};
+use super::wire::ConnectionNumber;
+use crate::fabric::DatagramEvent;
+use crate::fabric::common::machine::prelude::*;
+use crate::fabric::common::{ConnectOutcome, connectors};
 
-/// Calls of `progress` without a sleep after which none is expected.
+/// Polls without a sleep after which none is expected.
 const AWAKE_MAX: u32 = 1 << 12;
 
 impl Machine for Driver {
-    same_methods!(Number);
+    same_methods!(ConnectionNumber);
 
     #[inline]
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
-        if self.links.of_handle(Number(conn.0)).post(posted, &mut after.notices)? {
-            self.stuck.push(Number(conn.0));
+        if self.links.of_handle(ConnectionNumber(conn.0)).post(posted, &mut after.notices)? {
+            self.stuck.push(ConnectionNumber(conn.0));
             // A thread that sleeps is to wait for room as well.
             after.happened = true;
         }
@@ -27,15 +27,15 @@ impl Machine for Driver {
     }
 
     fn datagram_max(&self, conn: ConnId) -> usize {
-        self.links.find(Number(conn.0)).room()
+        self.links.find(ConnectionNumber(conn.0)).room()
     }
 
     fn datagram_edges(&self, conn: ConnId) -> [usize; 2] {
-        self.links.find(Number(conn.0)).edges()
+        self.links.find(ConnectionNumber(conn.0)).edges()
     }
 
     fn doubt_path(&mut self, conn: ConnId) {
-        self.links.of_handle(Number(conn.0)).doubt();
+        self.links.of_handle(ConnectionNumber(conn.0)).doubt();
     }
 
     #[inline]
@@ -46,9 +46,10 @@ impl Machine for Driver {
         size: usize,
         after: &mut After,
     ) -> usize {
-        let (left, is_stuck) = self.links.of_handle(Number(conn.0)).send_train(train, size);
+        let (left, is_stuck) =
+            self.links.of_handle(ConnectionNumber(conn.0)).send_train(train, size);
         if is_stuck {
-            let number = Number(conn.0);
+            let number = ConnectionNumber(conn.0);
             if !self.stuck.contains(&number) {
                 self.stuck.push(number);
             }
@@ -59,7 +60,7 @@ impl Machine for Driver {
     }
 
     #[inline]
-    fn next_datagram(&mut self, after: &mut After) -> Option<Came<'_>> {
+    fn next_datagram(&mut self, after: &mut After) -> Option<DatagramEvent<'_>> {
         self.receive_for_window(after)
     }
 
@@ -98,7 +99,7 @@ impl Machine for Driver {
     fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
         self.is_asleep = false;
         if woken.said().iter().any(|event| event.has_error) {
-            self.hear_troubles(after);
+            self.handle_undelivered_datagrams(after);
         }
         self.receive(after, 1);
         self.look_around(after);
@@ -113,7 +114,7 @@ impl Machine for Driver {
             self.end(number, &ViError::NicDown, after);
         }
         for number in self.connectors.keys().copied().collect::<Vec<_>>() {
-            self.knocked(number, Outcome::Failed(ConnectError::NicDown), after);
+            self.knocked(number, ConnectOutcome::Failed(ConnectError::NicDown), after);
         }
         self.listeners.shut(after);
         after.happened = true;

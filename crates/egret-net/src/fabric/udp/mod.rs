@@ -6,59 +6,60 @@
 //!
 //! A nic has one socket. A message that fits what the path carries is one datagram, a
 //! larger one several, put together in the memory that was posted for it. What is lost,
-//! or finds no receive, is gone; nothing comes twice or in part. Ends greet each other
-//! as over [`tcp`](super::tcp), and ask now and then whether the other lives.
+//! or finds no receive, is dropped; nothing arrives twice or in part. Ends run the handshake of
+//! [`tcp`](super::tcp), and probe each other after some silence.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `machine.rs`, `driver.rs` | the nic, and what it does when it is driven |
-//! | `arrival.rs` | whom a datagram is for |
-//! | `acceptor.rs`, `connector.rs`, and `greet`, `place` | listening and connecting |
-//! | `link.rs` | a connection, open or gone |
-//! | `datapath.rs`, `send.rs`, `recv.rs`, `over.rs` | post and arrive, without socket or clock |
-//! | `pulse.rs` | whether the peer lives |
-//! | `leaving.rs` | what is still said when a connection is over |
+//! | `nic.rs`, `machine.rs`, `driver.rs` | the nic, and its progress |
+//! | `arrival.rs` | which connection a datagram is for |
+//! | `acceptor.rs`, `connector.rs` | inbound and outbound connections that are being made |
+//! | `connection.rs` | a connection, open or closed |
+//! | `datapath.rs`, `send.rs`, `recv.rs`, `message_history.rs` | post and arrive, without socket or clock |
+//! | `keep_alive.rs` | whether the peer is alive |
+//! | `closing.rs` | goodbyes that are repeated after a connection is closed |
 //! | `group.rs` | messages to all members of a group |
-//! | `wire.rs` | the bytes (`docs/udp-wire.md`) |
+//! | `wire.rs` | the bytes (`docs/wire/udp.md`) |
 //! | `sealed.rs` | the same of connections that are sealed |
 //! | `socket.rs` | the socket, and what the system says of the path |
-//! | `puppet.rs` | a network in memory, for tests and fuzzers |
+//! | `fuzz/models/…/scripted_peer.rs` | a network in memory, for tests and fuzzers |
 //!
 //! # Groups
 //!
 //! Connecting to a multicast address joins the group: what is sent goes to all members,
 //! what any other member sends is received. Service and tag tell groups of one address
-//! apart. There is nobody to greet, and no end but one's own; with a
+//! apart. There is no handshake, and no end but one's own; with a
 //! [secret](crate::vi::Secret) each datagram is signed. None is encrypted.
 //!
 //! # What a stranger can do
 //!
 //! Numbers of connections are random, and a datagram counts only from the address of the
-//! peer: who does not see the traffic can neither write to a connection nor end it. Who
-//! sees it can, unless the connection is sealed: then it can lose datagrams, and no more.
-//! Nothing is answered with more bytes than were sent, and
-//! whoever greets is not remembered before it has shown that it receives at its address.
-//! All else is dropped and counted.
+//! peer: an attacker that does not see the traffic can neither write to a connection nor close it. One
+//! that sees the traffic can, unless the connection is sealed: then it can drop datagrams, and no more.
+//! No answer is longer than the datagram that it answers, and no state is kept for a caller before it has
+//! shown that it receives at its address. All else is dropped and counted.
 
 mod acceptor;
 mod arrival;
+mod closing;
+mod connection;
 mod connector;
 mod datapath;
 mod driver;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../../../fuzz/models/egret-net/fabric/udp/fuzzing/mod.rs"]
 pub mod fuzzing;
 mod group;
-mod leaving;
-mod link;
+mod keep_alive;
 mod machine;
+mod message_history;
 mod nic;
-mod over;
-mod pulse;
-#[cfg(any(test, feature = "fuzzing"))]
-mod puppet;
 mod recv;
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../../fuzz/models/egret-net/fabric/udp/scripted_peer.rs"]
+mod scripted_peer;
 mod sealed;
 mod send;
 mod socket;

@@ -3,26 +3,26 @@
 //! A message takes the oldest receive when its first piece comes, whichever that is,
 //! and its bytes go straight there: nothing of a message is kept elsewhere. What bounds
 //! it: [`AT_ONCE`] messages, each as long as a receive that was posted for it, a bit for
-//! each piece, and a few [beats](super::pulse) of time. Whatever is given up gives its
+//! each piece, and a few [beats](super::keep_alive) of time. Whatever is given up gives its
 //! receive back, to be the next again, with bytes in it that mean nothing.
 
-use super::fault::{Fault, planted};
-use super::over::Over;
-use super::wire::{Named, Piece, Split};
-use crate::fabric::receives::Classes;
+use super::fault;
+use super::message_history::MessageHistory;
+use super::wire::{MessageSplit, UdpKind, UdpPiece};
+use crate::fabric::receives::ReceiveSizes;
 use crate::vi::{Notices, Posted, Ticket, ViError};
 
 /// What one sender's messages come to.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(super) struct UdpAssembly {
     /// In the order they began.
-    partial: Vec<Partial>,
-    over: Over,
+    partial: Vec<PartialMessage>,
+    history: MessageHistory,
 }
 
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum PieceOutcome {
     /// Its message is whole, and received.
     Whole,
     /// Its message needs others.
@@ -38,10 +38,10 @@ pub(super) enum Came {
 }
 
 #[derive(Debug)]
-struct Partial {
+struct PartialMessage {
     number: u64,
     tag: u64,
-    split: Split,
+    split: MessageSplit,
     fingerprint: Option<u64>,
     posted: Posted,
     /// The bytes, if the receive's memory is made on arrival: of the whole message.
@@ -60,7 +60,7 @@ pub(super) const AT_ONCE: usize = 16;
 pub(super) const IDLE_MAX: u32 = 2;
 pub(super) const AGE_MAX: u32 = 10;
 
-impl Assembly {
+impl UdpAssembly {
     /// Receives that hold a part of a message.
     pub(super) const fn begun(&self) -> usize {
         self.partial.len()
@@ -70,12 +70,12 @@ impl Assembly {
     #[inline]
     pub(super) fn take(
         &mut self,
-        piece: &Piece<'_>,
-        receives: &mut Classes,
+        piece: &UdpPiece<'_>,
+        receives: &mut ReceiveSizes,
         notices: &mut Notices,
-    ) -> Came {
-        if self.over.is_over(piece.number) {
-            return Came::Twice;
+    ) -> PieceOutcome {
+        if self.history.is_over(piece.number) {
+            return PieceOutcome::Twice;
         }
         let known = self.partial.iter().position(|partial| partial.number == piece.number);
         match known {
@@ -85,51 +85,56 @@ impl Assembly {
     }
 
     #[inline]
-    fn begin(&mut self, piece: &Piece<'_>, receives: &mut Classes, notices: &mut Notices) -> Came {
+    fn begin(
+        &mut self,
+        piece: &UdpPiece<'_>,
+        receives: &mut ReceiveSizes,
+        notices: &mut Notices,
+    ) -> PieceOutcome {
         // A message that is whole needs no place, and no receive but a free one.
         if self.partial.len() >= AT_ONCE && !piece.split.is_whole() {
             self.give_up(0, receives);
         }
         let Some(mut posted) = receives.of(piece.eager).next() else {
-            self.over.end(piece.number);
-            return Came::NoReceive;
+            self.history.end(piece.number);
+            return PieceOutcome::NoReceive;
         };
         if !fits(piece, &posted) {
-            self.over.end(piece.number);
+            self.history.end(piece.number);
             let why = admit(piece, &mut posted).expect_err("it does not fit");
             posted.fail(why, notices);
-            return Came::Unfit;
+            return PieceOutcome::Unfit;
         }
         if piece.split.is_whole() {
             return self.finish(piece, posted, piece.bytes, notices);
         }
-        match Partial::new(piece, posted, notices) {
+        match PartialMessage::new(piece, posted, notices) {
             Some(partial) => self.partial.push(partial),
             None => {
-                self.over.end(piece.number);
-                return Came::Unfit;
+                self.history.end(piece.number);
+                return PieceOutcome::Unfit;
             }
         }
         self.add(self.partial.len() - 1, piece, notices)
     }
 
-    fn add(&mut self, at: usize, piece: &Piece<'_>, notices: &mut Notices) -> Came {
+    fn add(&mut self, at: usize, piece: &UdpPiece<'_>, notices: &mut Notices) -> PieceOutcome {
         let partial = &mut self.partial[at];
-        if !partial.agrees(piece) && !planted(Fault::LiesBelieved) {
-            return Came::Lie;
+        if !partial.agrees(piece) && !fault::pieces_are_unchecked() {
+            return PieceOutcome::Lie;
         }
         let (word, bit) = ((piece.index / 64) as usize, 1 << (piece.index % 64));
-        if partial.have[word] & bit != 0 && !planted(Fault::DoubleCounted) {
-            return Came::Twice;
+        if partial.have[word] & bit != 0 && !fault::pieces_count_twice() {
+            return PieceOutcome::Twice;
         }
         partial.have[word] |= bit;
         partial.missing -= 1;
         partial.idle = 0;
         partial.put(piece);
         if partial.missing > 0 {
-            return Came::Kept;
+            return PieceOutcome::Kept;
         }
-        let Partial { posted, scratch, .. } = self.partial.remove(at);
+        let PartialMessage { posted, scratch, .. } = self.partial.remove(at);
         self.finish(piece, posted, &scratch, notices)
     }
 
@@ -137,33 +142,33 @@ impl Assembly {
     #[inline]
     fn finish(
         &mut self,
-        piece: &Piece<'_>,
+        piece: &UdpPiece<'_>,
         mut posted: Posted,
         rest: &[u8],
         notices: &mut Notices,
-    ) -> Came {
-        self.over.end(piece.number);
+    ) -> PieceOutcome {
+        self.history.end(piece.number);
         // The receive learns what it holds only now: another might have come first.
-        let kind = piece.kind.map(Named::to_kind);
+        let kind = piece.kind.map(UdpKind::to_kind);
         match posted.begin(piece.split.len.into(), piece.tag, kind.as_ref()) {
             Ok(()) => {
                 posted.descriptor_mut().scatter(0, rest);
                 posted.complete(piece.split.len.into(), piece.tag, notices);
-                Came::Whole
+                PieceOutcome::Whole
             }
             Err(why) => {
                 posted.fail(why, notices);
-                Came::Unfit
+                PieceOutcome::Unfit
             }
         }
     }
 
     /// Gives a message up, and its receive back.
-    fn give_up(&mut self, at: usize, receives: &mut Classes) {
-        let Partial { number, mut posted, .. } = self.partial.remove(at);
-        self.over.end(number);
+    fn give_up(&mut self, at: usize, receives: &mut ReceiveSizes) {
+        let PartialMessage { number, mut posted, .. } = self.partial.remove(at);
+        self.history.end(number);
         posted.descriptor_mut().unland();
-        if planted(Fault::GivenUpKept) {
+        if fault::given_up_receives_are_kept() {
             std::mem::forget(posted);
             return;
         }
@@ -171,7 +176,7 @@ impl Assembly {
     }
 
     /// Some time has passed: gives up what has waited for too long. How many.
-    pub(super) fn beat(&mut self, receives: &mut Classes) -> u64 {
+    pub(super) fn beat(&mut self, receives: &mut ReceiveSizes) -> u64 {
         let mut given_up = 0;
         for at in (0..self.partial.len()).rev() {
             let partial = &mut self.partial[at];
@@ -186,7 +191,7 @@ impl Assembly {
     }
 
     /// Gives up everything.
-    pub(super) fn abandon(&mut self, receives: &mut Classes) {
+    pub(super) fn abandon(&mut self, receives: &mut ReceiveSizes) {
         while !self.partial.is_empty() {
             self.give_up(0, receives);
         }
@@ -195,8 +200,8 @@ impl Assembly {
     /// Takes back a receive that holds a part of a message, which is given up.
     pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
         let at = self.partial.iter().position(|partial| partial.posted.ticket() == ticket)?;
-        let Partial { number, posted, .. } = self.partial.remove(at);
-        self.over.end(number);
+        let PartialMessage { number, posted, .. } = self.partial.remove(at);
+        self.history.end(number);
         Some(posted)
     }
 
@@ -206,10 +211,10 @@ impl Assembly {
     }
 }
 
-impl Partial {
+impl PartialMessage {
     /// The message that a piece is the first to come of. `None`: the receive's landing
     /// does not take it, and the receive has failed.
-    fn new(piece: &Piece<'_>, mut posted: Posted, notices: &mut Notices) -> Option<Self> {
+    fn new(piece: &UdpPiece<'_>, mut posted: Posted, notices: &mut Notices) -> Option<Self> {
         let (len, descriptor) = (piece.split.len as usize, posted.descriptor_mut());
         if descriptor.is_landing()
             && let Err(why) = descriptor.make(len, piece.tag)
@@ -234,7 +239,7 @@ impl Partial {
         })
     }
 
-    fn put(&mut self, piece: &Piece<'_>) {
+    fn put(&mut self, piece: &UdpPiece<'_>) {
         let offset = piece.split.range(piece.index).0;
         if self.scratch.is_empty() {
             self.posted.descriptor_mut().scatter(offset.into(), piece.bytes);
@@ -244,7 +249,7 @@ impl Partial {
     }
 
     /// Whether a piece says the same of the message.
-    fn agrees(&self, piece: &Piece<'_>) -> bool {
+    fn agrees(&self, piece: &UdpPiece<'_>) -> bool {
         let fingerprint = piece.kind.map(|kind| kind.fingerprint);
         (self.tag, self.split, self.fingerprint) == (piece.tag, piece.split, fingerprint)
     }
@@ -252,7 +257,7 @@ impl Partial {
 
 /// Whether a message may be received there.
 #[inline]
-fn fits(piece: &Piece<'_>, posted: &Posted) -> bool {
+fn fits(piece: &UdpPiece<'_>, posted: &Posted) -> bool {
     let (sent, descriptor) = (piece.kind.map(|kind| kind.fingerprint), posted.descriptor());
     let wanted = descriptor.kind().map(|kind| kind.fingerprint);
     let is_of_kind = sent.is_none() || wanted.is_none() || sent == wanted;
@@ -261,7 +266,7 @@ fn fits(piece: &Piece<'_>, posted: &Posted) -> bool {
 
 /// Notes in the receive what it holds, or says why it cannot.
 #[inline]
-fn admit(piece: &Piece<'_>, posted: &mut Posted) -> Result<(), ViError> {
-    let kind = piece.kind.map(Named::to_kind);
+fn admit(piece: &UdpPiece<'_>, posted: &mut Posted) -> Result<(), ViError> {
+    let kind = piece.kind.map(UdpKind::to_kind);
     posted.admits(piece.split.len.into(), kind.as_ref())
 }

@@ -1,28 +1,28 @@
 //! Datagrams of a connection that is sealed.
 //!
 //! A plain datagram becomes a sealed one where it lies, with [`BEFORE`] bytes before it and a tag
-//! behind it: what says to whom it is goes in clear, all else is sealed (`docs/udp-wire.md`). Every
+//! behind it: what says to whom it is goes in clear, all else is sealed (`docs/wire/udp.md`). Every
 //! datagram that leaves has a number of its own, also if its bytes have left before.
 
 use std::io::IoSlice;
 
 use super::fault::{Fault, planted};
-use super::send::{Port, Stuck};
-use super::socket::Cut;
-use super::wire::{Head, Number, is_sealed};
+use super::send::{DatagramPort, SendBlocked};
+use super::socket::SegmentedSend;
+use super::wire::{ConnectionNumber, UdpHead, is_sealed};
 use crate::fabric::DATAGRAM_HEAD;
-use crate::fabric::seal::{Keys, NumberedOpener, NumberedSealer, SealError, TAG};
+use crate::fabric::seal::{NumberedOpener, NumberedSealer, SealError, SealKeys, TAG};
 
 /// What the datagrams of one end are sealed and opened by.
 #[derive(Debug)]
-pub(super) struct Seals {
-    pub outgoing: Outgoing,
+pub(super) struct DatagramSeal {
+    pub outgoing: DatagramSealer,
     incoming: NumberedOpener,
 }
 
 /// What seals.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct DatagramSealer {
     sealer: NumberedSealer,
     /// The number of the next datagram.
     next: u64,
@@ -32,8 +32,8 @@ pub(super) struct Outgoing {
 
 /// A port whose datagrams are sealed on their way to another one.
 #[derive(Debug)]
-pub(super) struct Sealing<'a, P> {
-    pub outgoing: &'a mut Outgoing,
+pub(super) struct SealingPort<'a, P> {
+    pub outgoing: &'a mut DatagramSealer,
     pub port: P,
 }
 
@@ -48,10 +48,10 @@ const CLEAR: usize = 24;
 /// Memory that is kept for what may be gathered.
 const KEEP: usize = 2 << 10;
 
-impl Seals {
-    pub(super) fn new(keys: Keys) -> Self {
+impl DatagramSeal {
+    pub(super) fn new(keys: SealKeys) -> Self {
         Self {
-            outgoing: Outgoing {
+            outgoing: DatagramSealer {
                 sealer: NumberedSealer::new(keys.outgoing),
                 next: 0,
                 staging: Vec::new(),
@@ -78,15 +78,15 @@ impl Seals {
     }
 }
 
-impl Outgoing {
+impl DatagramSealer {
     /// Seals a plain datagram that lies between the [edges](BEFORE).
     #[inline]
     fn seal(&mut self, datagram: &mut [u8]) {
         let (clear, rest) = datagram.split_at_mut(CLEAR);
         let (inner, tag) = rest.split_at_mut(rest.len() - TAG);
-        let (what, to) = (word(clear, 16), Number(u64::from_le_bytes(word(inner, 0))));
+        let (what, to) = (word(clear, 16), ConnectionNumber(u64::from_le_bytes(word(inner, 0))));
         inner[..8].copy_from_slice(&what);
-        clear[..16].copy_from_slice(&Head::sealed(to, inner.len()));
+        clear[..16].copy_from_slice(&UdpHead::sealed(to, inner.len()));
         clear[16..].copy_from_slice(&self.next.to_le_bytes());
         match self.sealer.seal(self.next, clear, inner) {
             Ok(shows) => tag.copy_from_slice(&shows),
@@ -99,12 +99,12 @@ impl Outgoing {
     /// Seals a datagram of a window, which has the [edges](EDGES), if it was not sealed before: one
     /// that has found no room comes again.
     #[inline]
-    pub(super) fn seal_window(&mut self, to: Number, datagram: &mut [u8]) {
+    pub(super) fn seal_window(&mut self, to: ConnectionNumber, datagram: &mut [u8]) {
         if is_sealed(datagram) && !planted(Fault::SealedTwice) {
             return;
         }
         let len = datagram.len() - DATAGRAM_HEAD - MORE;
-        datagram[BEFORE..BEFORE + DATAGRAM_HEAD].copy_from_slice(&Head::window(to, len));
+        datagram[BEFORE..BEFORE + DATAGRAM_HEAD].copy_from_slice(&UdpHead::window(to, len));
         self.seal(datagram);
     }
 
@@ -153,8 +153,8 @@ impl Outgoing {
     }
 }
 
-impl<P: Port> Port for Sealing<'_, P> {
-    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), Stuck> {
+impl<P: DatagramPort> DatagramPort for SealingPort<'_, P> {
+    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), SendBlocked> {
         let size = slices.iter().map(|slice| slice.len()).sum();
         let sent = self.port.send_small(self.outgoing.gather(slices, size));
         self.outgoing.tidy();
@@ -162,7 +162,7 @@ impl<P: Port> Port for Sealing<'_, P> {
     }
 
     #[inline]
-    fn send_small(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+    fn send_small(&mut self, bytes: &[u8]) -> Result<(), SendBlocked> {
         self.port.send_small(self.outgoing.seal_small(bytes))
     }
 
@@ -170,8 +170,14 @@ impl<P: Port> Port for Sealing<'_, P> {
         self.port.cuts()
     }
 
-    fn send_cut(&mut self, slices: &[IoSlice<'_>], size: u16) -> Result<Cut, Stuck> {
-        let Ok(sealed) = u16::try_from(usize::from(size) + MORE) else { return Ok(Cut::NotHere) };
+    fn send_cut(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        size: u16,
+    ) -> Result<SegmentedSend, SendBlocked> {
+        let Ok(sealed) = u16::try_from(usize::from(size) + MORE) else {
+            return Ok(SegmentedSend::NotHere);
+        };
         let train = self.outgoing.gather(slices, size.into());
         let sent = self.port.send_cut(&[IoSlice::new(train)], sealed);
         self.outgoing.tidy();

@@ -3,26 +3,29 @@
 //! A send is complete when its last piece has left, which is at once unless the system
 //! has no room: then what is left waits, in order. Bytes are gathered by the system from
 //! where they were posted.
+//!
+//! Repeated names: `Sender`, one in each fabric.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use super::group::Seal;
-use super::sealed::Outgoing;
-use super::socket::Cut;
+use super::group::GroupSeal;
+use super::sealed::DatagramSealer;
+use super::socket::SegmentedSend;
 use super::wire::{
-    DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, extra,
+    ConnectionNumber, DATAGRAM_MAX, MESSAGE_MAX, MessageSplit, SIGNATURE, SMALL, SmallHead,
+    UdpHead, UdpKind, UdpPiece, extra,
 };
 use crate::fabric::DATAGRAM_HEAD;
 use crate::vi::{Descriptor, Notices, Posted, Ticket};
 
 /// Where datagrams leave.
-pub(super) trait Port {
+pub(super) trait DatagramPort {
     /// Sends one datagram, or loses it: nobody will know.
-    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), Stuck>;
+    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), SendBlocked>;
     /// Sends one that lies in one piece.
     #[inline]
-    fn send_small(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+    fn send_small(&mut self, bytes: &[u8]) -> Result<(), SendBlocked> {
         self.send(&[IoSlice::new(bytes)])
     }
     /// Whether it may be worth a try to send several together.
@@ -30,18 +33,22 @@ pub(super) trait Port {
         false
     }
     /// Sends one that the path does not carry in one piece: the system cuts it.
-    fn send_long(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+    fn send_long(&mut self, bytes: &[u8]) -> Result<(), SendBlocked> {
         self.send_small(bytes)
     }
     /// Sends several datagrams of `size` bytes, the last of which may have less.
-    fn send_cut(&mut self, _slices: &[IoSlice<'_>], _size: u16) -> Result<Cut, Stuck> {
-        Ok(Cut::NotHere)
+    fn send_cut(
+        &mut self,
+        _slices: &[IoSlice<'_>],
+        _size: u16,
+    ) -> Result<SegmentedSend, SendBlocked> {
+        Ok(SegmentedSend::NotHere)
     }
 }
 
 /// Why a datagram did not leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stuck {
+pub(super) enum SendBlocked {
     /// The system has no room for it now.
     Full,
     /// It is larger than what the path carries now.
@@ -50,20 +57,20 @@ pub(super) enum Stuck {
 
 /// To whom.
 #[derive(Debug)]
-pub(super) enum To {
-    End(Number),
-    Group(Seal),
+pub(super) enum Destination {
+    End(ConnectionNumber),
+    Group(GroupSeal),
 }
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    to: To,
+    to: Destination,
     /// Bytes of a datagram that the path carries.
     room: usize,
     /// Bytes of them that the port needs.
     sealing: usize,
     waiting: VecDeque<Posted>,
-    current: Option<Leaving>,
+    current: Option<PartlySent>,
     next_number: u64,
     /// Messages that have left, ever.
     pub sent: u64,
@@ -71,10 +78,10 @@ pub(super) struct Sender {
 
 /// A message of which the pieces before `index` have left.
 #[derive(Debug)]
-struct Leaving {
+struct PartlySent {
     posted: Posted,
     number: u64,
-    split: Split,
+    split: MessageSplit,
     index: u32,
 }
 
@@ -86,7 +93,7 @@ pub(super) const ROOM_MIN: usize = 548;
 pub(super) const ROOM_ANYWHERE: usize = 1232;
 
 impl Sender {
-    pub(super) fn new(to: To, room: usize) -> Self {
+    pub(super) fn new(to: Destination, room: usize) -> Self {
         let (waiting, room) = (VecDeque::new(), room.max(ROOM_MIN));
         Self { to, room, sealing: 0, waiting, current: None, next_number: 0, sent: 0 }
     }
@@ -104,7 +111,12 @@ impl Sender {
 
     /// Takes a send and lets go what can.
     #[inline]
-    pub(super) fn push(&mut self, posted: Posted, port: &mut impl Port, notices: &mut Notices) {
+    pub(super) fn push(
+        &mut self,
+        posted: Posted,
+        port: &mut impl DatagramPort,
+        notices: &mut Notices,
+    ) {
         self.waiting.push_back(posted);
         self.pump(port, notices);
     }
@@ -125,16 +137,16 @@ impl Sender {
         &mut self,
         train: &mut [u8],
         size: usize,
-        seal: Option<&mut Outgoing>,
-        port: &mut impl Port,
+        seal: Option<&mut DatagramSealer>,
+        port: &mut impl DatagramPort,
     ) -> usize {
-        let To::End(to) = self.to else { return train.len() };
+        let Destination::End(to) = self.to else { return train.len() };
         if let Some(seal) = seal {
             train.chunks_mut(size).for_each(|datagram| seal.seal_window(to, datagram));
         } else {
             for datagram in train.chunks_mut(size) {
                 let len = datagram.len() - DATAGRAM_HEAD;
-                datagram[..DATAGRAM_HEAD].copy_from_slice(&Head::window(to, len));
+                datagram[..DATAGRAM_HEAD].copy_from_slice(&UdpHead::window(to, len));
             }
         }
         let mut left = 0;
@@ -143,13 +155,13 @@ impl Sender {
             let several = rest.len().min(size * TOGETHER as usize).min(DATAGRAM_MAX / size * size);
             match self.send_some_of(&rest[..several.max(size.min(rest.len()))], size, port) {
                 Ok(sent) => left += sent,
-                Err(Stuck::Full) => break,
+                Err(SendBlocked::Full) => break,
                 // Each is longer than what the path carries now, and goes in pieces.
-                Err(Stuck::TooLong { room }) if room.max(ROOM_MIN) < self.room => {
+                Err(SendBlocked::TooLong { room }) if room.max(ROOM_MIN) < self.room => {
                     self.room = room.max(ROOM_MIN);
                 }
                 // The path carries less than any path may: it is lost.
-                Err(Stuck::TooLong { .. }) => left += size.min(rest.len()),
+                Err(SendBlocked::TooLong { .. }) => left += size.min(rest.len()),
             }
         }
         left
@@ -160,18 +172,18 @@ impl Sender {
         &self,
         train: &[u8],
         size: usize,
-        port: &mut impl Port,
-    ) -> Result<usize, Stuck> {
+        port: &mut impl DatagramPort,
+    ) -> Result<usize, SendBlocked> {
         let one = &train[..size.min(train.len())];
         if one.len() > self.room {
             // The path does not carry even that: it is lost.
-            let is_full = port.send_long(one) == Err(Stuck::Full);
-            return if is_full { Err(Stuck::Full) } else { Ok(one.len()) };
+            let is_full = port.send_long(one) == Err(SendBlocked::Full);
+            return if is_full { Err(SendBlocked::Full) } else { Ok(one.len()) };
         }
         if train.len() > size
             && port.cuts()
             && let Ok(size) = u16::try_from(size)
-            && port.send_cut(&[IoSlice::new(train)], size)? == Cut::Sent
+            && port.send_cut(&[IoSlice::new(train)], size)? == SegmentedSend::Sent
         {
             return Ok(train.len());
         }
@@ -181,7 +193,7 @@ impl Sender {
 
     /// Sends until there is nothing more, or no room.
     #[inline]
-    pub(super) fn pump(&mut self, port: &mut impl Port, notices: &mut Notices) {
+    pub(super) fn pump(&mut self, port: &mut impl DatagramPort, notices: &mut Notices) {
         while let Some(leaving) = self.next() {
             match self.leave(leaving, port) {
                 Ok(posted) => {
@@ -199,7 +211,7 @@ impl Sender {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Leaving> {
+    fn next(&mut self) -> Option<PartlySent> {
         if self.current.is_some() {
             return self.current.take();
         }
@@ -208,33 +220,37 @@ impl Sender {
     }
 
     /// Begins a message, or begins it anew.
-    fn start(&mut self, posted: Posted) -> Leaving {
+    fn start(&mut self, posted: Posted) -> PartlySent {
         let number = self.next_number;
         self.next_number += 1;
         let descriptor = posted.descriptor();
         let len = u32::try_from(descriptor.len()).expect("posting refused more");
         debug_assert!(len <= MESSAGE_MAX);
         let extra = match &self.to {
-            To::End(_) => extra(descriptor.kind(), false, false),
-            To::Group(seal) => extra(descriptor.kind(), true, seal.is_signed()),
+            Destination::End(_) => extra(descriptor.kind(), false, false),
+            Destination::Group(seal) => extra(descriptor.kind(), true, seal.is_signed()),
         };
-        let split = Split::new(len, self.room - self.sealing, extra);
-        Leaving { number, split, index: 0, posted }
+        let split = MessageSplit::new(len, self.room - self.sealing, extra);
+        PartlySent { number, split, index: 0, posted }
     }
 
     /// Sends the pieces of a message that have not left.
     #[inline]
-    fn leave(&mut self, mut leaving: Leaving, port: &mut impl Port) -> Result<Posted, Leaving> {
+    fn leave(
+        &mut self,
+        mut leaving: PartlySent,
+        port: &mut impl DatagramPort,
+    ) -> Result<Posted, PartlySent> {
         while leaving.index < leaving.split.count() {
             match self.send_some(&leaving, port) {
                 Ok(sent) => leaving.index += sent,
-                Err(Stuck::Full) => return Err(leaving),
-                Err(Stuck::TooLong { room }) if room.max(ROOM_MIN) < self.room => {
+                Err(SendBlocked::Full) => return Err(leaving),
+                Err(SendBlocked::TooLong { room }) if room.max(ROOM_MIN) < self.room => {
                     self.room = room.max(ROOM_MIN);
                     leaving = self.start(leaving.posted);
                 }
                 // The path carries less than any path may: it is lost.
-                Err(Stuck::TooLong { .. }) => leaving.index += 1,
+                Err(SendBlocked::TooLong { .. }) => leaving.index += 1,
             }
         }
         Ok(leaving.posted)
@@ -242,8 +258,14 @@ impl Sender {
 
     /// Sends a piece, or some. How many.
     #[inline]
-    fn send_some(&self, leaving: &Leaving, port: &mut impl Port) -> Result<u32, Stuck> {
-        if let (To::End(to), false, true) = (&self.to, leaving.split.is_whole(), port.cuts()) {
+    fn send_some(
+        &self,
+        leaving: &PartlySent,
+        port: &mut impl DatagramPort,
+    ) -> Result<u32, SendBlocked> {
+        if let (Destination::End(to), false, true) =
+            (&self.to, leaving.split.is_whole(), port.cuts())
+        {
             let sent = leaving.send_cut(*to, self.sealing, port)?;
             if sent > 0 {
                 return Ok(sent);
@@ -254,24 +276,26 @@ impl Sender {
     }
 
     #[inline]
-    fn send(&self, leaving: &Leaving, port: &mut impl Port) -> Result<(), Stuck> {
+    fn send(&self, leaving: &PartlySent, port: &mut impl DatagramPort) -> Result<(), SendBlocked> {
         let descriptor = leaving.posted.descriptor();
         let piece = leaving.piece(leaving.index);
         let (offset, len) = leaving.split.range(leaving.index);
-        if let (To::End(to), true) = (&self.to, leaving.split.is_whole() && len as usize <= SMALL) {
-            let mut datagram = Small::of_piece(*to, &piece);
+        if let (Destination::End(to), true) =
+            (&self.to, leaving.split.is_whole() && len as usize <= SMALL)
+        {
+            let mut datagram = SmallHead::of_piece(*to, &piece);
             descriptor.gather(0, datagram.more(len as usize));
             return port.send_small(datagram.bytes());
         }
         let mut slices = [IoSlice::new(&[]); SEGMENTS_MAX + 2];
         match &self.to {
-            To::End(to) => {
-                let head: Head = Head::of_piece(*to, &piece);
+            Destination::End(to) => {
+                let head: UdpHead = UdpHead::of_piece(*to, &piece);
                 slices[0] = IoSlice::new(head.bytes());
                 let used = 1 + gather(descriptor, (offset, len), &mut slices[1..]);
                 port.send(&slices[..used])
             }
-            To::Group(seal) => {
+            Destination::Group(seal) => {
                 let head = seal.head(&piece);
                 slices[0] = IoSlice::new(head.bytes());
                 let used = 1 + gather(descriptor, (offset, len), &mut slices[1..]);
@@ -300,26 +324,32 @@ impl Sender {
     }
 }
 
-impl Leaving {
+impl PartlySent {
     /// What the header of a piece says.
     #[inline]
-    fn piece(&self, index: u32) -> Piece<'_> {
+    fn piece(&self, index: u32) -> UdpPiece<'_> {
         let descriptor = self.posted.descriptor();
-        let kind =
-            descriptor.kind().map(|kind| Named { fingerprint: kind.fingerprint, name: &kind.name });
+        let kind = descriptor
+            .kind()
+            .map(|kind| UdpKind { fingerprint: kind.fingerprint, name: &kind.name });
         let (number, split, tag) = (self.number, self.split, descriptor.tag());
         let eager = self.posted.is_eager();
-        Piece { number, tag, eager, split, index, kind, bytes: &[] }
+        UdpPiece { number, tag, eager, split, index, kind, bytes: &[] }
     }
 
     /// Sends several pieces together. How many; none if that is not to be had.
-    fn send_cut(&self, to: Number, sealing: usize, port: &mut impl Port) -> Result<u32, Stuck> {
-        let head = |index| -> Head { Head::of_piece(to, &self.piece(index)) };
+    fn send_cut(
+        &self,
+        to: ConnectionNumber,
+        sealing: usize,
+        port: &mut impl DatagramPort,
+    ) -> Result<u32, SendBlocked> {
+        let head = |index| -> UdpHead { UdpHead::of_piece(to, &self.piece(index)) };
         let size = head(self.index).bytes().len() + self.split.unit as usize;
         let fitting = u32::try_from(DATAGRAM_MAX / (size + sealing)).expect("a few").min(TOGETHER);
         let count = fitting.min(self.split.count() - self.index);
         let (Ok(size), 2..) = (u16::try_from(size), count) else { return Ok(0) };
-        let heads: Vec<Head> = (self.index..self.index + count).map(head).collect();
+        let heads: Vec<UdpHead> = (self.index..self.index + count).map(head).collect();
         let descriptor = self.posted.descriptor();
         let mut slices = Vec::with_capacity(heads.len() * (1 + descriptor.segment_count()));
         for (head, index) in heads.iter().zip(self.index..) {
@@ -332,8 +362,8 @@ impl Leaving {
             return Ok(0);
         }
         match port.send_cut(&slices, size)? {
-            Cut::Sent => Ok(count),
-            Cut::NotHere => Ok(0),
+            SegmentedSend::Sent => Ok(count),
+            SegmentedSend::NotHere => Ok(0),
         }
     }
 }

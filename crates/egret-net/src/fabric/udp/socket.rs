@@ -8,8 +8,8 @@
 //! Measured on loopback (two cores, Linux 6.18, nanoseconds for each datagram of 4 or of
 //! 1,400 bytes): `sendmsg` 1,150, `sendmmsg` of 32 of them 950, one `sendmsg` of 32 that
 //! the system cuts (`UDP_SEGMENT`) 250; `recvfrom` 330, `recvmmsg` 310. So the pieces of
-//! a message leave [together](Socket::send_cut), and are received one by one, unless the system
-//! [joins](Socket::join_received) them for a window.
+//! a message leave [together](DatagramSocket::send_cut), and are received one by one, unless the system
+//! [joins](DatagramSocket::join_received) them for a window.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -31,27 +31,27 @@ use rustix::net::{
 
 use super::fault::{Fault, planted};
 #[cfg(any(test, feature = "fuzzing"))]
-use super::puppet::Memory;
-use super::send::{ROOM_ANYWHERE, ROOM_MIN, Stuck};
+use super::scripted_peer::MemoryNetwork;
+use super::send::{ROOM_ANYWHERE, ROOM_MIN, SendBlocked};
 use super::wire::DATAGRAM_MAX;
-use crate::fabric::hub::set;
+use crate::fabric::common::epoll;
 
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct DatagramSocket {
     fd: OwnedFd,
     local: SocketAddr,
     /// Whether the system has something to say about what was sent.
-    troubled: AtomicBool,
+    has_undelivered: AtomicBool,
     /// Whether it can cut what is sent.
     cuts: AtomicBool,
     /// What it sends to and receives from instead of the system, in tests and under a fuzzer.
     #[cfg(any(test, feature = "fuzzing"))]
-    memory: Option<Memory>,
+    memory: Option<MemoryNetwork>,
 }
 
 /// What became of several datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum SegmentedSend {
     Sent,
     /// They must be sent one by one.
     NotHere,
@@ -59,7 +59,7 @@ pub(super) enum Cut {
 
 /// What the system of another machine said about a datagram of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct UndeliveredDatagram {
     /// Where it was sent.
     pub to: SocketAddr,
     /// As much of it as came back.
@@ -74,9 +74,9 @@ const QUOTED: usize = 64;
 /// Errors of earlier datagrams that one send gets past.
 const TRIES: usize = 4;
 /// Messages of the system read at once.
-pub(super) const TROUBLES_AT_ONCE: usize = 64;
+pub(super) const UNDELIVERED_AT_ONCE: usize = 64;
 
-impl Socket {
+impl DatagramSocket {
     /// One that receives at `at`.
     pub(super) fn open(at: SocketAddr) -> Result<Self, Errno> {
         let fd = unbound(at)?;
@@ -110,7 +110,7 @@ impl Socket {
         Self {
             fd,
             local,
-            troubled: AtomicBool::new(false),
+            has_undelivered: AtomicBool::new(false),
             cuts: AtomicBool::new(true),
             #[cfg(any(test, feature = "fuzzing"))]
             memory: None,
@@ -120,7 +120,7 @@ impl Socket {
     /// The same, with memory instead of a network.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn in_memory(self) -> Self {
-        Self { memory: Some(Memory::default()), ..self }
+        Self { memory: Some(MemoryNetwork::default()), ..self }
     }
 
     /// Has a set say nothing more about it.
@@ -129,19 +129,19 @@ impl Socket {
         if self.memory.is_some() {
             return;
         }
-        let _ = set::forget(set, &self.fd);
+        let _ = epoll::forget(set, &self.fd);
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn memory(&self) -> &Memory {
+    pub(super) fn memory(&self) -> &MemoryNetwork {
         self.memory.as_ref().expect("a socket in memory")
     }
 
     /// Something is to be heard of the system.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn trouble_with(&self, trouble: Trouble) {
-        self.memory().complain(trouble);
-        self.troubled.store(true, Relaxed);
+    pub(super) fn report_undelivered(&self, undelivered: UndeliveredDatagram) {
+        self.memory().complain(undelivered);
+        self.has_undelivered.store(true, Relaxed);
     }
 
     /// Where it receives.
@@ -155,7 +155,11 @@ impl Socket {
 
     /// Sends a datagram, or loses it.
     #[inline]
-    pub(super) fn send(&self, to: &SocketAddrAny, slices: &[IoSlice<'_>]) -> Result<(), Stuck> {
+    pub(super) fn send(
+        &self,
+        to: &SocketAddrAny,
+        slices: &[IoSlice<'_>],
+    ) -> Result<(), SendBlocked> {
         #[cfg(any(test, feature = "fuzzing"))]
         if let Some(memory) = &self.memory {
             return memory.send(slices, slices.iter().map(|slice| slice.len()).sum());
@@ -166,7 +170,7 @@ impl Socket {
 
     /// The same for one that lies in one piece.
     #[inline]
-    pub(super) fn send_small(&self, to: &SocketAddrAny, bytes: &[u8]) -> Result<(), Stuck> {
+    pub(super) fn send_small(&self, to: &SocketAddrAny, bytes: &[u8]) -> Result<(), SendBlocked> {
         #[cfg(any(test, feature = "fuzzing"))]
         if let Some(memory) = &self.memory {
             return memory.send(&[IoSlice::new(bytes)], bytes.len());
@@ -179,7 +183,7 @@ impl Socket {
         &self,
         to: &SocketAddrAny,
         mut send: impl FnMut() -> Result<usize, Errno>,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), SendBlocked> {
         for _ in 0..TRIES {
             match send() {
                 Ok(_) => return Ok(()),
@@ -196,7 +200,7 @@ impl Socket {
     /// Sends a datagram that the path does not carry in one piece: the system, and those on the way,
     /// may cut it.
     #[cold]
-    pub(super) fn send_long(&self, to: &SocketAddrAny, bytes: &[u8]) -> Result<(), Stuck> {
+    pub(super) fn send_long(&self, to: &SocketAddrAny, bytes: &[u8]) -> Result<(), SendBlocked> {
         let _ = discover(&self.fd, self.local, false);
         let sent = self.send_small(to, bytes);
         let _ = discover(&self.fd, self.local, true);
@@ -221,48 +225,48 @@ impl Socket {
         to: &SocketAddrAny,
         slices: &[IoSlice<'_>],
         size: u16,
-    ) -> Result<Cut, Stuck> {
+    ) -> Result<SegmentedSend, SendBlocked> {
         #[cfg(any(test, feature = "fuzzing"))]
         if let Some(memory) = &self.memory {
-            return memory.send(slices, size.into()).map(|()| Cut::Sent);
+            return memory.send(slices, size.into()).map(|()| SegmentedSend::Sent);
         }
-        let Ok(at) = SocketAddr::try_from(to.clone()) else { return Ok(Cut::NotHere) };
+        let Ok(at) = SocketAddr::try_from(to.clone()) else { return Ok(SegmentedSend::NotHere) };
         let at = SockaddrStorage::from(at);
         let said = [ControlMessage::UdpGsoSegments(&size)];
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         for _ in 0..TRIES {
             match sendmsg(self.fd.as_raw_fd(), slices, &said, flags, Some(&at)).map_err(errno) {
-                Ok(_) => return Ok(Cut::Sent),
+                Ok(_) => return Ok(SegmentedSend::Sent),
                 // The device or the system cannot, or not here.
                 Err(Errno::INVAL | Errno::IO | Errno::OPNOTSUPP | Errno::NOPROTOOPT) => {
                     self.cuts.store(false, Relaxed);
-                    return Ok(Cut::NotHere);
+                    return Ok(SegmentedSend::NotHere);
                 }
                 Err(errno) => {
                     if !self.stuck(errno, to)? {
-                        return Ok(Cut::Sent);
+                        return Ok(SegmentedSend::Sent);
                     }
                 }
             }
         }
-        Ok(Cut::Sent)
+        Ok(SegmentedSend::Sent)
     }
 
     /// What an error means for a datagram: it waits, it is tried again (`true`), or it
     /// is lost.
     #[cold]
-    fn stuck(&self, errno: Errno, to: &SocketAddrAny) -> Result<bool, Stuck> {
+    fn stuck(&self, errno: Errno, to: &SocketAddrAny) -> Result<bool, SendBlocked> {
         match errno {
-            Errno::AGAIN => Err(Stuck::Full),
+            Errno::AGAIN => Err(SendBlocked::Full),
             Errno::MSGSIZE => {
-                self.troubled.store(true, Relaxed);
+                self.has_undelivered.store(true, Relaxed);
                 let to = SocketAddr::try_from(to.clone());
-                Err(Stuck::TooLong { room: to.map_or(ROOM_MIN, |to| self.room_to(&to)) })
+                Err(SendBlocked::TooLong { room: to.map_or(ROOM_MIN, |to| self.room_to(&to)) })
             }
             Errno::INTR => Ok(true),
             // Of an earlier datagram, perhaps to somebody else.
             Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::PROTO => {
-                self.troubled.store(true, Relaxed);
+                self.has_undelivered.store(true, Relaxed);
                 Ok(true)
             }
             _ => Ok(false),
@@ -282,27 +286,27 @@ impl Socket {
                 Ok((_, len, Some(from))) => return Some((len.min(space.len()), from)),
                 Err(Errno::AGAIN) => return None,
                 // Of a datagram that was sent.
-                Err(_) => self.troubled.store(true, Relaxed),
+                Err(_) => self.has_undelivered.store(true, Relaxed),
                 Ok(_) => {}
             }
         }
         None
     }
 
-    /// Whether there may be [troubles](Self::trouble). Says so once.
+    /// Whether there may be [troubles](Self::undelivered). Says so once.
     #[inline]
-    pub(super) fn is_troubled(&self) -> bool {
-        self.troubled.load(Relaxed) && self.troubled.swap(false, Relaxed)
+    pub(super) fn may_have_undelivered(&self) -> bool {
+        self.has_undelivered.load(Relaxed) && self.has_undelivered.swap(false, Relaxed)
     }
 
     /// What the system has to say about a datagram that found nobody. Other news,
     /// such as that the path carries less, are known to the system and passed over.
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn undelivered(&self) -> Option<UndeliveredDatagram> {
         #[cfg(any(test, feature = "fuzzing"))]
         if let Some(memory) = &self.memory {
-            return memory.trouble();
+            return memory.undelivered();
         }
-        for _ in 0..TROUBLES_AT_ONCE {
+        for _ in 0..UNDELIVERED_AT_ONCE {
             let mut bytes = [0; QUOTED];
             let mut slices = [IoSliceMut::new(&mut bytes)];
             let mut space = cmsg_space!(sock_extended_err, sockaddr_in6);
@@ -319,7 +323,7 @@ impl Socket {
                 _ => false,
             });
             if let (true, Some(to)) = (is_refused, to) {
-                return Some(Trouble { to, bytes: bytes[..len.min(QUOTED)].to_vec() });
+                return Some(UndeliveredDatagram { to, bytes: bytes[..len.min(QUOTED)].to_vec() });
             }
         }
         None

@@ -1,4 +1,4 @@
-//! The bytes of a datagram; `docs/udp-wire.md` has them as a table.
+//! The bytes of a datagram; `docs/wire/udp.md` has them as a table.
 //!
 //! Whatever is decoded is consistent in itself: a piece of a message lies inside the
 //! message, at a multiple of its unit, and has the bytes that belong there. What does
@@ -9,59 +9,59 @@ use std::borrow::Cow;
 use super::fault::{Fault, planted};
 use crate::buf::Kind;
 use crate::fabric::DATAGRAM_HEAD;
-use crate::fabric::hub::bytes::{Malformed, Reader, TOO_LONG, TOO_SHORT};
+use crate::fabric::common::bytes::{ByteReader, Malformed, TOO_LONG, TOO_SHORT};
 use crate::fabric::seal::TAG;
 pub(super) use crate::vi::SIGNATURE;
 
 /// The number of a connection, chosen at random by the end that receives under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Number(pub u64);
+pub(super) struct ConnectionNumber(pub u64);
 
 /// What one datagram says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Datagram<'a> {
+pub(super) enum UdpDatagram<'a> {
     /// A message, or a part of one.
-    Piece { to: Number, piece: Piece<'a> },
+    Piece { to: ConnectionNumber, piece: UdpPiece<'a> },
     /// A datagram of a window.
-    Window { to: Number, bytes: &'a [u8] },
+    Window { to: ConnectionNumber, bytes: &'a [u8] },
     /// One that is sealed, whatever it says.
-    Sealed { to: Number },
+    Sealed { to: ConnectionNumber },
     /// Asks for a sign of life.
-    Probe { to: Number },
+    Probe { to: ConnectionNumber },
     /// A sign of life.
-    Alive { to: Number },
+    Alive { to: ConnectionNumber },
     /// The other end takes part in the connection no more.
-    Goodbye { to: Number, why: Farewell },
+    Goodbye { to: ConnectionNumber, why: GoodbyeReason },
     /// Nobody has this number here.
-    Unknown { number: Number },
-    /// The bytes of a greeting so far, by somebody who listens under `from` and has
+    Unknown { number: ConnectionNumber },
+    /// The bytes of a handshake so far, by somebody who listens under `from` and has
     /// been given a `token`, or zero.
-    Greet { token: u64, from: Number, stream: &'a [u8] },
-    /// To be shown with the next greeting.
-    Token { to: Number, token: u64 },
-    /// The answer to a greeting so far, by somebody who will listen under `from`.
-    Answer { to: Number, from: Number, waits: bool, stream: &'a [u8] },
+    Greet { token: u64, from: ConnectionNumber, stream: &'a [u8] },
+    /// To be shown with the next handshake.
+    Token { to: ConnectionNumber, token: u64 },
+    /// The answer to a handshake so far, by somebody who will listen under `from`.
+    Answer { to: ConnectionNumber, from: ConnectionNumber, waits: bool, stream: &'a [u8] },
     /// A message to a group, or a part of one, by the member `from`.
-    Group { group: u64, from: u64, signature: Option<&'a [u8; SIGNATURE]>, piece: Piece<'a> },
+    Group { group: u64, from: u64, signature: Option<&'a [u8; SIGNATURE]>, piece: UdpPiece<'a> },
 }
 
 /// A message or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece<'a> {
+pub(super) struct UdpPiece<'a> {
     /// Counts the sender's messages on its connection.
     pub number: u64,
     pub tag: u64,
     /// Whether it is of the eager class.
     pub eager: bool,
-    pub split: Split,
+    pub split: MessageSplit,
     pub index: u32,
-    pub kind: Option<Named<'a>>,
+    pub kind: Option<UdpKind<'a>>,
     pub bytes: &'a [u8],
 }
 
 /// How a message is cut: into pieces of `unit` bytes, the last of what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Split {
+pub(super) struct MessageSplit {
     /// Bytes of the message.
     pub len: u32,
     pub unit: u32,
@@ -69,7 +69,7 @@ pub(super) struct Split {
 
 /// What the elements of a message are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Named<'a> {
+pub(super) struct UdpKind<'a> {
     pub fingerprint: u64,
     pub name: &'a str,
 }
@@ -77,7 +77,7 @@ pub(super) struct Named<'a> {
 /// Why an end takes part in the connection no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Farewell {
+pub(super) enum GoodbyeReason {
     Closed = 0,
     NicDown = 1,
 }
@@ -86,10 +86,10 @@ pub(super) enum Farewell {
 pub(super) const DATAGRAM_MAX: usize = 65_507;
 /// Bytes of a message that are copied behind its header: a slice costs the system more.
 pub(super) const SMALL: usize = 256;
-/// Bytes of a greeting, padded: no answer to one is larger.
-pub(super) const GREETING_BYTES: usize = 1200;
-/// What a greeting or its answer holds of their streams.
-pub(super) const STREAM_MAX: usize = GREETING_BYTES - GREETING;
+/// Bytes of a handshake, padded: no answer to one is larger.
+pub(super) const HANDSHAKE_BYTES: usize = 1200;
+/// What a handshake or its answer holds of their streams.
+pub(super) const STREAM_MAX: usize = HANDSHAKE_BYTES - GREETING;
 /// Largest message.
 pub(super) const MESSAGE_MAX: u32 = 1 << 20;
 /// Smallest piece of a message that is cut.
@@ -124,7 +124,7 @@ const SIGNED: u8 = 4;
 const EAGER: u8 = 8;
 const WAITS: u8 = 1;
 
-impl Split {
+impl MessageSplit {
     /// How a message of `len` bytes goes into datagrams of `room` bytes each, with a
     /// header for this type.
     pub(super) fn new(len: u32, room: usize, extra: usize) -> Self {
@@ -173,7 +173,7 @@ pub(super) fn cut(name: &str) -> &str {
     &name[..end]
 }
 
-impl Named<'_> {
+impl UdpKind<'_> {
     pub(super) fn to_kind(self) -> Kind {
         Kind { fingerprint: self.fingerprint, name: Cow::Owned(self.name.to_owned()) }
     }
@@ -181,15 +181,15 @@ impl Named<'_> {
 
 /// A header, with room for `N` bytes; or a datagram without bytes of a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head<const N: usize = HEAD_MAX> {
+pub(super) struct UdpHead<const N: usize = HEAD_MAX> {
     bytes: [u8; N],
     len: usize,
 }
 
 /// A header with a short message behind it.
-pub(super) type Small = Head<{ HEAD_MAX + SMALL }>;
+pub(super) type SmallHead = UdpHead<{ HEAD_MAX + SMALL }>;
 
-impl<const N: usize> Head<N> {
+impl<const N: usize> UdpHead<N> {
     #[inline]
     fn new(kind: u8, flags: u8, len: u32, to: u64) -> Self {
         let mut head = Self { bytes: [0; N], len: 0 };
@@ -220,18 +220,18 @@ impl<const N: usize> Head<N> {
 
     /// What stands before the bytes of a piece.
     #[inline]
-    pub(super) fn of_piece(to: Number, piece: &Piece<'_>) -> Self {
+    pub(super) fn of_piece(to: ConnectionNumber, piece: &UdpPiece<'_>) -> Self {
         Self::piece(to.0, 0, None, piece)
     }
 
     /// The same for a group.
-    pub(super) fn of_group(group: u64, from: u64, signed: bool, piece: &Piece<'_>) -> Self {
+    pub(super) fn of_group(group: u64, from: u64, signed: bool, piece: &UdpPiece<'_>) -> Self {
         let flags = GROUP | if signed { SIGNED } else { 0 };
         Self::piece(group, flags, Some(from), piece)
     }
 
     #[inline]
-    fn piece(to: u64, flags: u8, from: Option<u64>, piece: &Piece<'_>) -> Self {
+    fn piece(to: u64, flags: u8, from: Option<u64>, piece: &UdpPiece<'_>) -> Self {
         let flags = flags | if piece.kind.is_some() { TYPED } else { 0 };
         let flags = flags | if piece.eager { EAGER } else { 0 };
         let kind = if piece.split.is_whole() { MESSAGE } else { FRAGMENTED };
@@ -245,7 +245,7 @@ impl<const N: usize> Head<N> {
         if let Some(from) = from {
             head.put(&from.to_le_bytes());
         }
-        if let Some(Named { fingerprint, name }) = piece.kind {
+        if let Some(UdpKind { fingerprint, name }) = piece.kind {
             let name = cut(name).as_bytes();
             head.put(&fingerprint.to_le_bytes());
             head.put(&[u8::try_from(name.len()).expect("it was cut")]);
@@ -255,40 +255,40 @@ impl<const N: usize> Head<N> {
     }
 }
 
-impl Head {
+impl UdpHead {
     /// What stands before so many bytes of a window.
     #[inline]
-    pub(super) fn window(to: Number, len: usize) -> [u8; DATAGRAM_HEAD] {
+    pub(super) fn window(to: ConnectionNumber, len: usize) -> [u8; DATAGRAM_HEAD] {
         let len = u32::try_from(len).expect("less than a datagram");
-        let head: Head<DATAGRAM_HEAD> = Head::new(WINDOW, 0, len, to.0);
+        let head: UdpHead<DATAGRAM_HEAD> = UdpHead::new(WINDOW, 0, len, to.0);
         *head.bytes().first_chunk().expect("a head without more")
     }
 
     /// What stands before the number of a sealed datagram, with so many bytes that are sealed.
     #[inline]
-    pub(super) fn sealed(to: Number, len: usize) -> [u8; DATAGRAM_HEAD] {
+    pub(super) fn sealed(to: ConnectionNumber, len: usize) -> [u8; DATAGRAM_HEAD] {
         let len = u32::try_from(len).expect("less than a datagram");
-        let head: Head<DATAGRAM_HEAD> = Head::new(SEALED, 0, len, to.0);
+        let head: UdpHead<DATAGRAM_HEAD> = UdpHead::new(SEALED, 0, len, to.0);
         *head.bytes().first_chunk().expect("a head without more")
     }
 
-    pub(super) fn probe(to: Number) -> Self {
+    pub(super) fn probe(to: ConnectionNumber) -> Self {
         Self::new(PROBE, 0, 0, to.0)
     }
 
-    pub(super) fn alive(to: Number) -> Self {
+    pub(super) fn alive(to: ConnectionNumber) -> Self {
         Self::new(ALIVE, 0, 0, to.0)
     }
 
-    pub(super) fn goodbye(to: Number, why: Farewell) -> Self {
+    pub(super) fn goodbye(to: ConnectionNumber, why: GoodbyeReason) -> Self {
         Self::new(GOODBYE, why as u8, 0, to.0)
     }
 
-    pub(super) fn unknown(number: Number) -> Self {
+    pub(super) fn unknown(number: ConnectionNumber) -> Self {
         Self::new(UNKNOWN, 0, 0, number.0)
     }
 
-    pub(super) fn token(to: Number, token: u64) -> Self {
+    pub(super) fn token(to: ConnectionNumber, token: u64) -> Self {
         let mut head = Self::new(TOKEN, 0, 0, to.0);
         head.put(&token.to_le_bytes());
         head
@@ -301,28 +301,33 @@ pub(super) fn is_sealed(datagram: &[u8]) -> bool {
     datagram.first() == Some(&SEALED)
 }
 
-/// A greeting, padded.
-pub(super) fn greet(token: u64, from: Number, stream: &[u8]) -> Vec<u8> {
+/// A handshake, padded.
+pub(super) fn greet(token: u64, from: ConnectionNumber, stream: &[u8]) -> Vec<u8> {
     let mut bytes = streamed(GREET, 0, token, from, stream);
-    bytes.resize(GREETING_BYTES, 0);
+    bytes.resize(HANDSHAKE_BYTES, 0);
     bytes
 }
 
-/// The answer to a greeting.
-pub(super) fn answer(to: Number, from: Number, waits: bool, stream: &[u8]) -> Vec<u8> {
+/// The answer to a handshake.
+pub(super) fn answer(
+    to: ConnectionNumber,
+    from: ConnectionNumber,
+    waits: bool,
+    stream: &[u8],
+) -> Vec<u8> {
     streamed(ANSWER, if waits { WAITS } else { 0 }, to.0, from, stream)
 }
 
-fn streamed(kind: u8, flags: u8, to: u64, from: Number, stream: &[u8]) -> Vec<u8> {
+fn streamed(kind: u8, flags: u8, to: u64, from: ConnectionNumber, stream: &[u8]) -> Vec<u8> {
     assert!(stream.len() <= STREAM_MAX, "a greeting of {} bytes", stream.len());
     let len = u32::try_from(stream.len()).expect("checked just now");
-    let mut bytes = Head::<HEAD_MAX>::new(kind, flags, len, to).bytes().to_vec();
+    let mut bytes = UdpHead::<HEAD_MAX>::new(kind, flags, len, to).bytes().to_vec();
     bytes.extend(from.0.to_le_bytes());
     bytes.extend(stream);
     bytes
 }
 
-impl<'a> Datagram<'a> {
+impl<'a> UdpDatagram<'a> {
     /// Reads what somebody sent.
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
@@ -334,25 +339,28 @@ impl<'a> Datagram<'a> {
     /// but those of groups, which come alone.
     #[inline]
     pub(super) fn first(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = ByteReader::new(bytes);
         let datagram = Self::read(&mut reader)?;
         Ok((datagram, bytes.len() - reader.rest().len()))
     }
 
     #[inline]
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    fn read(reader: &mut ByteReader<'a>) -> Result<Self, Malformed> {
         let [kind, flags, 0, 0] = reader.array()? else {
             return Err(Malformed("reserved bytes"));
         };
         let (len, to) = (reader.u32()?, reader.u64()?);
         if kind == WINDOW && flags == 0 {
-            return Ok(Self::Window { to: Number(to), bytes: reader.bytes(len as usize)? });
+            return Ok(Self::Window {
+                to: ConnectionNumber(to),
+                bytes: reader.bytes(len as usize)?,
+            });
         }
         if kind == SEALED && flags == 0 {
             // Its number, what is sealed, at least eight bytes, and the tag.
             let len = Some(len as usize).filter(|len| *len >= 8).ok_or(Malformed(TOO_SHORT))?;
             reader.bytes(len.saturating_add(8 + TAG))?;
-            return Ok(Self::Sealed { to: Number(to) });
+            return Ok(Self::Sealed { to: ConnectionNumber(to) });
         }
         if matches!(kind, MESSAGE | FRAGMENTED) {
             return piece(reader, kind, flags, len, to);
@@ -361,35 +369,35 @@ impl<'a> Datagram<'a> {
     }
 
     fn read_other(
-        reader: &mut Reader<'a>,
+        reader: &mut ByteReader<'a>,
         (kind, flags): (u8, u8),
         len: u32,
         to: u64,
     ) -> Result<Self, Malformed> {
         Ok(match kind {
             GREET if flags == 0 => {
-                let from = Number(reader.u64()?);
+                let from = ConnectionNumber(reader.u64()?);
                 let padded = reader.bytes(STREAM_MAX)?;
                 let stream = padded.get(..len as usize).ok_or(Malformed(TOO_SHORT))?;
                 Self::Greet { token: to, from, stream }
             }
             ANSWER if flags & !WAITS == 0 => {
-                let from = Number(reader.u64()?);
+                let from = ConnectionNumber(reader.u64()?);
                 let stream = reader.bytes(len as usize)?;
-                Self::Answer { to: Number(to), from, waits: flags == WAITS, stream }
+                Self::Answer { to: ConnectionNumber(to), from, waits: flags == WAITS, stream }
             }
             _ if len != 0 => return Err(Malformed("a length of nothing")),
-            GOODBYE if flags == Farewell::Closed as u8 => {
-                Self::Goodbye { to: Number(to), why: Farewell::Closed }
+            GOODBYE if flags == GoodbyeReason::Closed as u8 => {
+                Self::Goodbye { to: ConnectionNumber(to), why: GoodbyeReason::Closed }
             }
-            GOODBYE if flags == Farewell::NicDown as u8 => {
-                Self::Goodbye { to: Number(to), why: Farewell::NicDown }
+            GOODBYE if flags == GoodbyeReason::NicDown as u8 => {
+                Self::Goodbye { to: ConnectionNumber(to), why: GoodbyeReason::NicDown }
             }
             _ if flags != 0 => return Err(Malformed("flags")),
-            PROBE => Self::Probe { to: Number(to) },
-            ALIVE => Self::Alive { to: Number(to) },
-            UNKNOWN => Self::Unknown { number: Number(to) },
-            TOKEN => Self::Token { to: Number(to), token: reader.u64()? },
+            PROBE => Self::Probe { to: ConnectionNumber(to) },
+            ALIVE => Self::Alive { to: ConnectionNumber(to) },
+            UNKNOWN => Self::Unknown { number: ConnectionNumber(to) },
+            TOKEN => Self::Token { to: ConnectionNumber(to), token: reader.u64()? },
             _ => return Err(Malformed("kind")),
         })
     }
@@ -397,12 +405,12 @@ impl<'a> Datagram<'a> {
 
 #[inline]
 fn piece<'a>(
-    reader: &mut Reader<'a>,
+    reader: &mut ByteReader<'a>,
     kind: u8,
     flags: u8,
     len: u32,
     to: u64,
-) -> Result<Datagram<'a>, Malformed> {
+) -> Result<UdpDatagram<'a>, Malformed> {
     if flags & !(TYPED | GROUP | SIGNED | EAGER) != 0 || flags & (GROUP | SIGNED) == SIGNED {
         return Err(Malformed("flags"));
     }
@@ -411,7 +419,7 @@ fn piece<'a>(
         MESSAGE => (0, len),
         _ => (reader.u32()?, reader.u32()?),
     };
-    let split = Split { len, unit };
+    let split = MessageSplit { len, unit };
     if kind == FRAGMENTED && split.is_whole() {
         return Err(Malformed("one piece of one"));
     }
@@ -425,19 +433,19 @@ fn piece<'a>(
     let due = all.or_else(|| split.due(index)).ok_or(Malformed("a piece outside its message"))?;
     let bytes = reader.bytes(due)?;
     let eager = flags & EAGER != 0;
-    let piece = Piece { number, tag, eager, split, index, kind: named, bytes };
+    let piece = UdpPiece { number, tag, eager, split, index, kind: named, bytes };
     Ok(match from {
-        None => Datagram::Piece { to: Number(to), piece },
-        Some(from) => Datagram::Group { group: to, from, signature, piece },
+        None => UdpDatagram::Piece { to: ConnectionNumber(to), piece },
+        Some(from) => UdpDatagram::Group { group: to, from, signature, piece },
     })
 }
 
-fn named<'a>(reader: &mut Reader<'a>) -> Result<Named<'a>, Malformed> {
+fn named<'a>(reader: &mut ByteReader<'a>) -> Result<UdpKind<'a>, Malformed> {
     let fingerprint = reader.u64()?;
     let [len] = reader.array()?;
     if usize::from(len) > NAME_MAX {
         return Err(Malformed("a long name"));
     }
     let name = str::from_utf8(reader.bytes(len.into())?).map_err(|_| Malformed("a name"))?;
-    Ok(Named { fingerprint, name })
+    Ok(UdpKind { fingerprint, name })
 }

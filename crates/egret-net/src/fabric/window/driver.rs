@@ -3,24 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
 
+use super::closing::LINGERING_MAX;
+use super::connection::Connection;
 use super::fault::{Fault, planted};
-use super::lanes::Lane as Of;
-use super::leaving::LINGERING_MAX;
-use super::link::Link;
+use super::lanes::WindowLane;
 use super::train::Train;
-use crate::fabric::hub::Pace;
-use crate::fabric::{After, Came, ConnId, Machine, Made, ViSpec, World};
+use crate::fabric::common::PollTimer;
+use crate::fabric::{After, ConnId, DatagramEvent, Machine, NewConnection, ViSpec, VirtualTime};
 use crate::rt::Instant;
 use crate::vi::{Keys, Settled, ViError};
 
 /// The machine of a nic with windows. Connections of the unreliable level have none, and are those of
 /// the machine below: what is not among the `links` is one of them.
 #[derive(Debug)]
-pub(super) struct Windowed {
+pub(super) struct WindowMachine {
     pub below: Box<dyn Machine>,
     pub keys: Arc<Keys>,
-    pub world: Option<Arc<dyn World>>,
-    pub links: BTreeMap<ConnId, Link>,
+    pub world: Option<Arc<dyn VirtualTime>>,
+    pub links: BTreeMap<ConnId, Connection>,
     /// Those with something to send, and some that are gone.
     pub dirty: VecDeque<ConnId>,
     /// Those with datagrams that the machine below had no room for.
@@ -40,7 +40,7 @@ pub(super) struct Windowed {
     pub idle: u32,
     pub streak: u32,
     /// How often to look at the clock though nothing comes.
-    pub pace: Pace,
+    pub pace: PollTimer,
     /// What was settled below.
     pub settled: Settled,
     /// Until when somebody sleeps, if somebody does.
@@ -56,7 +56,7 @@ const GONE_MAX: usize = 64;
 /// Eager messages that wait for company.
 const COMPANY: usize = 16;
 
-impl Windowed {
+impl WindowMachine {
     pub(super) fn new(below: Box<dyn Machine>) -> Self {
         assert!(below.has_datagrams(), "a machine without datagrams has nothing for a window");
         Self {
@@ -73,7 +73,7 @@ impl Windowed {
             train: Train::default(),
             idle: 0,
             streak: 0,
-            pace: Pace::default(),
+            pace: PollTimer::default(),
             settled: Settled::default(),
             slept: None,
         }
@@ -96,10 +96,14 @@ impl Windowed {
     }
 
     /// A connection was made below. One that is to lose nothing has a window.
-    pub(super) fn made(links: &mut BTreeMap<ConnId, Link>, made: &Made, spec: &ViSpec) {
+    pub(super) fn made(
+        links: &mut BTreeMap<ConnId, Connection>,
+        made: &NewConnection,
+        spec: &ViSpec,
+    ) {
         if spec.reliability.is_reliable() {
             // How much its path carries, and what goes around a datagram, is asked when something is sent.
-            links.insert(made.conn, Link::new(spec));
+            links.insert(made.conn, Connection::new(spec));
         }
     }
 
@@ -108,7 +112,7 @@ impl Windowed {
         Self::settle(&self.settled, &mut self.links, after);
     }
 
-    fn settle(settled: &Settled, links: &mut BTreeMap<ConnId, Link>, after: &mut After) {
+    fn settle(settled: &Settled, links: &mut BTreeMap<ConnId, Connection>, after: &mut After) {
         after.take_settled(settled);
         loop {
             let next = settled.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -139,8 +143,8 @@ impl Windowed {
     fn hear(&mut self, after: &mut After) -> Option<(ConnId, Result<(), ViError>)> {
         loop {
             let ended = match self.below.next_datagram(after)? {
-                Came::Ended(conn) => conn,
-                Came::Datagram(conn, bytes) => {
+                DatagramEvent::Ended(conn) => conn,
+                DatagramEvent::Datagram(conn, bytes) => {
                     let now = match &self.world {
                         Some(world) => world.now(),
                         None => after.now(),
@@ -324,14 +328,14 @@ impl Windowed {
 
     /// Whether as many eager messages wait as go together.
     pub(super) fn has_company(&mut self, conn: ConnId) -> bool {
-        let window = self.links.get_mut(&conn).and_then(Link::window);
-        window.is_some_and(|window| window.waiting(Of::Eager) >= COMPANY)
+        let window = self.links.get_mut(&conn).and_then(Connection::window);
+        window.is_some_and(|window| window.waiting(WindowLane::Eager) >= COMPANY)
     }
 }
 
 /// Notes that a connection has something to send, or may have.
 #[inline]
-fn mark(dirty: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Link) {
+fn mark(dirty: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Connection) {
     if !std::mem::replace(&mut link.is_dirty, true) {
         dirty.push_back(conn);
     }
@@ -339,7 +343,7 @@ fn mark(dirty: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Link) {
 
 /// Says that eager messages have come, or that there is room for them.
 #[inline]
-fn tell_news(heard: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Link, after: &mut After) {
+fn tell_news(heard: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Connection, after: &mut After) {
     let (has_news, is_heard) = link.take_news();
     after.happened |= has_news;
     if is_heard {

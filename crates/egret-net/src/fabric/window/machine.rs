@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::driver::{BATCH, IDLE_MAX, Windowed};
+use super::connection::Connection;
+use super::driver::{BATCH, IDLE_MAX, WindowMachine};
 use super::fault::{Fault, planted};
-use super::link::Link;
 use super::{DEPTH, TRANSFER_MAX};
 use crate::fabric::{
-    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
-    ViSpec, Woken, World,
+    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, NewConnection,
+    Unposted, ViSpec, VirtualTime, Woken,
 };
 use crate::rt::Instant;
 use crate::vi::{
-    Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, PublicKey, Refused,
-    Reliability, SendError, Sink, Ticket, ViError,
+    Counters, DrainId, Keys, Lane, Limits, OpenError, Position, PostError, Posted, PublicKey,
+    Reliability, Sink, Ticket, ViError,
 };
 
-impl Machine for Windowed {
+impl Machine for WindowMachine {
     fn host(&self) -> &str {
         self.below.host()
     }
@@ -38,7 +38,7 @@ impl Machine for Windowed {
         &self.keys
     }
 
-    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError> {
+    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), OpenError> {
         self.below.listen(name, reliability)
     }
 
@@ -55,7 +55,7 @@ impl Machine for Windowed {
         name: &ListenerName,
         spec: ViSpec,
         after: &mut After,
-    ) -> Result<Option<Made>, ListenError> {
+    ) -> Result<Option<NewConnection>, OpenError> {
         let spec = ViSpec { carries: Reliability::Unreliable, ..spec };
         let made = self.below.accept(name, spec, after)?;
         if let Some(made) = &made {
@@ -75,7 +75,7 @@ impl Machine for Windowed {
         let Some(link) = self.links.get_mut(&conn) else {
             let (len, max) = (posted.descriptor().len(), self.below.limits().transfer_max);
             if len > max {
-                return Err(Unposted::new(Refused::TooLarge { len, max }, posted));
+                return Err(Unposted::new(PostError::TooLarge { len, max }, posted));
             }
             return self.below.post(conn, posted, after);
         };
@@ -117,11 +117,11 @@ impl Machine for Windowed {
     }
 
     fn error(&self, conn: ConnId) -> Option<ViError> {
-        self.links.get(&conn).map_or_else(|| self.below.error(conn), Link::error)
+        self.links.get(&conn).map_or_else(|| self.below.error(conn), Connection::error)
     }
 
     fn counters(&self, conn: ConnId) -> Counters {
-        self.links.get(&conn).map_or_else(|| self.below.counters(conn), Link::counters)
+        self.links.get(&conn).map_or_else(|| self.below.counters(conn), Connection::counters)
     }
 
     /// Takes one datagram, so that its answer can leave before the next is looked for; more if they
@@ -184,7 +184,7 @@ impl Machine for Windowed {
         let all: Vec<ConnId> = self.links.keys().copied().collect();
         for conn in all {
             self.end(conn, &ViError::NicDown, after);
-            if let Some(window) = self.links.get_mut(&conn).and_then(Link::window)
+            if let Some(window) = self.links.get_mut(&conn).and_then(Connection::window)
                 && !planted(Fault::ShutsCongested)
             {
                 window.burst();
@@ -213,7 +213,7 @@ impl Machine for Windowed {
         tag: u64,
         parts: &[&[u8]],
         after: &mut After,
-    ) -> Result<Position, SendError> {
+    ) -> Result<Position, PostError> {
         let Some(link) = self.links.get_mut(&conn) else {
             return self.below.send(conn, lane, tag, parts, after);
         };
@@ -274,7 +274,7 @@ impl Machine for Windowed {
         drained
     }
 
-    fn world(&self) -> Option<Arc<dyn World>> {
+    fn world(&self) -> Option<Arc<dyn VirtualTime>> {
         self.world.clone()
     }
 

@@ -14,7 +14,7 @@
 //!   program     Vi::post_send                                   Completion of the receive
 //!                   │                                                  ▲
 //!   driver.rs   post │ flush                               receive     │ hear
-//!   conn.rs         ▼                                                  │
+//!   datapath.rs     ▼                                                  │
 //!   send.rs     Outbox ─ feed ─► Parcel                  recv.rs  begin, place, end
 //!                                  │                                   ▲
 //!   lanes       Window::send       ▼  append_datagram          hear    │
@@ -41,29 +41,32 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `machine.rs`, `driver.rs`, `link.rs` | the nic: what goes to the machine below, and what comes from there |
+//! | `machine.rs` | the state machine behind the handles |
+//! | `driver.rs` | progress: receiving datagrams and sending them, timers |
+//! | `connection.rs` | an end of a connection as its nic owns it: open, closing, or ended |
+//! | `datapath.rs`, `send.rs`, `recv.rs` | post and arrive, without I/O or clock |
+//! | `closing.rs` | the last words of a connection that has ended on this side |
 //! | `train.rs` | datagrams that leave together |
-//! | `leaving.rs` | what is said when it is over |
-//! | `conn.rs`, `send.rs`, `recv.rs` | one end: post and arrive, without I/O or clock |
-//! | `frame.rs` | what messages say (`docs/window-wire.md`) |
+//! | `wire.rs` | the heads of messages (`docs/wire/window.md`) |
 //! | `lanes` | the window: repeats and acknowledgements, without I/O or clock |
 
-mod conn;
+mod closing;
+mod connection;
+mod datapath;
 mod driver;
 mod fault;
-mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[path = "../../../../../fuzz/models/egret-net/fabric/window/fuzzing.rs"]
 pub mod fuzzing;
 mod lanes;
-mod leaving;
-mod link;
 mod machine;
 mod recv;
 mod send;
 #[cfg(test)]
 mod tests;
 mod train;
+mod wire;
 
 use super::Machine;
 
@@ -79,5 +82,5 @@ const TRANSFER_MAX: u64 = 1 << 40;
 /// If the machine has no [datagrams](Machine::has_datagrams).
 #[must_use]
 pub fn over(machine: Box<dyn Machine>) -> Box<dyn Machine> {
-    Box::new(driver::Windowed::new(machine))
+    Box::new(driver::WindowMachine::new(machine))
 }

@@ -2,19 +2,21 @@
 //!
 //! Every word is the peer's and may be a lie. Lengths are checked against what is posted or exposed
 //! here before a byte is placed.
+//!
+//! Repeated names: `Receiver`, one in each fabric.
 
 use std::borrow::Cow;
 
-use super::frame::{Frame, GOODBYE_MAX, NONSENSE, Named};
-use super::lanes::{Arrivals, Begins, Lane};
+use super::lanes::{MessageSink, MessageStart, WindowLane};
 use super::send::Sender;
+use super::wire::{GOODBYE_MAX, NONSENSE, NamedKind, WindowFrame};
 use crate::buf::Kind;
-use crate::fabric::hub::bytes::Reader;
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::EagerIn;
-use crate::fabric::hub::farewell::Farewell;
-use crate::fabric::hub::incoming::{Current, Incoming};
-use crate::fabric::outbox::Answer;
+use crate::fabric::common::bytes::ByteReader;
+use crate::fabric::common::close_reason::CloseReason;
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::EagerIn;
+use crate::fabric::common::incoming::{CurrentTransfer, IncomingTransfers};
+use crate::fabric::outbox::OwedAnswer;
 use crate::fabric::receives::Receives;
 use crate::vi::{
     self, AccessError, EAGER_MAX, Keys, Notices, Posted, Reliability, RemoteKey, Ticket, ViError,
@@ -22,12 +24,12 @@ use crate::vi::{
 
 #[derive(Debug)]
 pub(super) struct Receiver {
-    pub incoming: Incoming,
+    pub incoming: IncomingTransfers,
     pub eager: Box<EagerIn>,
     /// Memory of an eager message that arrives.
     spare: Vec<u8>,
     /// What arrives on each lane.
-    open: [Option<Open>; 4],
+    open: [Option<ArrivingMessage>; 4],
     /// Messages and writes with a notice that have begun, ever.
     pub begun: u64,
     /// Messages and writes that are whole, ever.
@@ -38,14 +40,14 @@ pub(super) struct Receiver {
 
 /// A message that arrives.
 #[derive(Debug)]
-struct Open {
+struct ArrivingMessage {
     /// Bytes before those of the message.
     head: u64,
-    what: What,
+    what: ArrivingKind,
 }
 
 #[derive(Debug)]
-enum What {
+enum ArrivingKind {
     Eager {
         lane: vi::Lane,
         tag: u64,
@@ -71,7 +73,7 @@ enum What {
 
 /// Where the messages of a window go.
 #[derive(Debug)]
-pub(super) struct Inward<'a> {
+pub(super) struct ArrivalTarget<'a> {
     pub receiver: &'a mut Receiver,
     pub sender: &'a mut Sender,
     pub keys: &'a Keys,
@@ -86,7 +88,7 @@ const ANSWERS_MAX: usize = super::DEPTH as usize;
 impl Receiver {
     pub(super) fn new(eager: EagerIn) -> Self {
         Self {
-            incoming: Incoming::new(Reliability::Delivery),
+            incoming: IncomingTransfers::new(Reliability::Delivery),
             eager: Box::new(eager),
             spare: Vec::new(),
             open: [const { None }; 4],
@@ -97,9 +99,9 @@ impl Receiver {
     }
 
     /// How far this side is.
-    pub(super) const fn counts(&self) -> Counts {
+    pub(super) const fn counts(&self) -> ReceiveCounts {
         let Receives { promised: receives, placed, .. } = self.incoming.receives;
-        Counts { taken: self.taken, receives, placed }
+        ReceiveCounts { taken: self.taken, receives, placed }
     }
 
     /// Takes back a receive.
@@ -109,9 +111,9 @@ impl Receiver {
 
     /// Receives that are not back.
     pub(super) fn outstanding(&self) -> usize {
-        let open = self.open[Lane::Posted as usize].as_ref();
+        let open = self.open[WindowLane::Posted as usize].as_ref();
         let is_taken =
-            open.is_some_and(|it| matches!(it.what, What::Write { notify: Some(_), .. }));
+            open.is_some_and(|it| matches!(it.what, ArrivingKind::Write { notify: Some(_), .. }));
         self.incoming.outstanding() + usize::from(is_taken)
     }
 
@@ -119,7 +121,7 @@ impl Receiver {
     pub(super) fn drain(&mut self) -> Vec<Posted> {
         let mut all = Vec::new();
         for open in self.open.iter_mut().filter_map(Option::take) {
-            if let What::Write { notify: Some((_, posted)), .. } = open.what {
+            if let ArrivingKind::Write { notify: Some((_, posted)), .. } = open.what {
                 all.push(posted);
             }
         }
@@ -129,8 +131,8 @@ impl Receiver {
 
     /// Whether some of the peer's last word is here.
     pub(super) fn hears_last(&self) -> bool {
-        let open = self.open[Lane::Eager as usize].as_ref();
-        open.is_some_and(|open| matches!(open.what, What::Goodbye { .. }))
+        let open = self.open[WindowLane::Eager as usize].as_ref();
+        open.is_some_and(|open| matches!(open.what, ArrivingKind::Goodbye { .. }))
     }
 
     /// Whether what needs a receive has to wait for one. A peer that was not promised one lies.
@@ -142,24 +144,29 @@ impl Receiver {
     }
 }
 
-impl Inward<'_> {
+impl ArrivalTarget<'_> {
     /// What a message is, if it need not wait, and has so many bytes.
-    fn open(&mut self, frame: Frame<'_>, len: u64, tag: u64) -> Result<Option<What>, Box<ViError>> {
+    fn open(
+        &mut self,
+        frame: WindowFrame<'_>,
+        len: u64,
+        tag: u64,
+    ) -> Result<Option<ArrivingKind>, Box<ViError>> {
         let receiver = &mut *self.receiver;
         Ok(Some(match frame {
-            Frame::Eager(lane, drained) => {
+            WindowFrame::Eager(lane, drained) => {
                 self.sender.eager.hear(drained)?;
                 let len = usize::try_from(len).ok().filter(|len| *len <= EAGER_MAX);
                 let mut bytes = std::mem::take(&mut receiver.spare);
                 bytes.resize(len.ok_or(NONSENSE)?, 0);
-                What::Eager { lane, tag, bytes }
+                ArrivingKind::Eager { lane, tag, bytes }
             }
-            Frame::Goodbye(counts) if len <= GOODBYE_MAX => {
+            WindowFrame::Goodbye(counts) if len <= GOODBYE_MAX => {
                 let said = vec![0; usize::try_from(len).map_err(|_| NONSENSE)?];
-                What::Goodbye { counts, said }
+                ArrivingKind::Goodbye { counts, said }
             }
-            Frame::Goodbye(_) => return Err(NONSENSE.into()),
-            Frame::Message(kind, counts) => {
+            WindowFrame::Goodbye(_) => return Err(NONSENSE.into()),
+            WindowFrame::Message(kind, counts) => {
                 // Before it may have to wait: the other end may wait for that.
                 if let Some(counts) = counts {
                     self.sender.hear(self.sender.peer.latest(counts), self.notices)?;
@@ -169,9 +176,9 @@ impl Inward<'_> {
                 }
                 receiver.begun += 1;
                 self.message(kind, len, tag)?;
-                What::Message
+                ArrivingKind::Message
             }
-            Frame::Write { secret, offset, notify } => {
+            WindowFrame::Write { secret, offset, notify } => {
                 if notify.is_some() {
                     if receiver.holds_up()? {
                         return Ok(None);
@@ -181,9 +188,9 @@ impl Inward<'_> {
                 receiver.incoming.begin_write((secret, offset, len), self.keys)?;
                 let receives = &mut receiver.incoming.receives;
                 let notify = notify.and_then(|tag| receives.next().map(|posted| (tag, posted)));
-                What::Write { id: tag, notify }
+                ArrivingKind::Write { id: tag, notify }
             }
-            Frame::ReadPiece { offset } => {
+            WindowFrame::ReadPiece { offset } => {
                 let whole = self.sender.outbox.read_mut(tag)?.descriptor().len();
                 if offset.checked_add(len).is_none_or(|end| end > whole) {
                     return Err(ViError::Protocol("more bytes than were asked for").into());
@@ -191,19 +198,24 @@ impl Inward<'_> {
                 if offset != receiver.incoming.got_of(tag) {
                     return Err(NONSENSE.into());
                 }
-                What::ReadPiece { id: tag, offset }
+                ArrivingKind::ReadPiece { id: tag, offset }
             }
             said => {
                 self.said(said, tag)?;
-                What::Nothing
+                ArrivingKind::Nothing
             }
         }))
     }
 
     /// A message begins in the oldest receive.
-    fn message(&mut self, kind: Option<Named<'_>>, len: u64, tag: u64) -> Result<(), Box<ViError>> {
+    fn message(
+        &mut self,
+        kind: Option<NamedKind<'_>>,
+        len: u64,
+        tag: u64,
+    ) -> Result<(), Box<ViError>> {
         let incoming = &mut self.receiver.incoming;
-        if let Some(Named { fingerprint, name }) = kind {
+        if let Some(NamedKind { fingerprint, name }) = kind {
             incoming.learn(Kind { fingerprint, name: Cow::Owned(name.to_owned()) });
         }
         let fingerprint = kind.map(|kind| kind.fingerprint);
@@ -213,32 +225,34 @@ impl Inward<'_> {
     }
 
     /// What is a head alone.
-    fn said(&mut self, frame: Frame<'_>, id: u64) -> Result<(), Box<ViError>> {
+    fn said(&mut self, frame: WindowFrame<'_>, id: u64) -> Result<(), Box<ViError>> {
         let Sender { outbox, .. } = &mut *self.sender;
         match frame {
-            Frame::Counts(counts, drained) => {
+            WindowFrame::Counts(counts, drained) => {
                 self.sender.eager.hear(drained)?;
                 self.sender.hear(self.sender.peer.advanced(counts), self.notices)
             }
-            Frame::Ask => {
+            WindowFrame::Ask => {
                 self.receiver.eager.is_asked = true;
                 Ok(())
             }
-            Frame::Read { secret, offset, len } => {
+            WindowFrame::Read { secret, offset, len } => {
                 let from = RemoteKey::of(secret).at(offset);
                 let answer = match self.keys.check(&from, len, false) {
-                    Ok(()) => Answer::Read { id, from, len, offset: 0 },
-                    Err(why) => Answer::ReadEnd { id, result: Err(why) },
+                    Ok(()) => OwedAnswer::Read { id, from, len, offset: 0 },
+                    Err(why) => OwedAnswer::ReadEnd { id, result: Err(why) },
                 };
                 outbox.owe(answer, ANSWERS_MAX)
             }
-            Frame::Written(result) => {
+            WindowFrame::Written(result) => {
                 if outbox.read_mut(id).is_ok() {
-                    return Err(ViError::Protocol("an answer to no request").into());
+                    return Err(
+                        ViError::Protocol("an answer to a request that was not made").into()
+                    );
                 }
                 Ok(outbox.answered(id, result, self.notices)?)
             }
-            Frame::ReadEnd(result) => {
+            WindowFrame::ReadEnd(result) => {
                 self.receiver.incoming.end_read(id, result, outbox, self.notices)
             }
             _ => Err(NONSENSE.into()),
@@ -246,40 +260,42 @@ impl Inward<'_> {
     }
 
     /// Bytes of a message, at their place.
-    fn put(&mut self, lane: Lane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>> {
+    fn put(&mut self, lane: WindowLane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>> {
         let Receiver { open, incoming, .. } = &mut *self.receiver;
-        let Some(Open { what, .. }) = &mut open[lane as usize] else { return Err(NONSENSE.into()) };
+        let Some(ArrivingMessage { what, .. }) = &mut open[lane as usize] else {
+            return Err(NONSENSE.into());
+        };
         match what {
-            What::Eager { bytes: said, .. } | What::Goodbye { said, .. } => {
+            ArrivingKind::Eager { bytes: said, .. } | ArrivingKind::Goodbye { said, .. } => {
                 let at = usize::try_from(at).map_err(|_| NONSENSE)?;
                 said[at..at + bytes.len()].copy_from_slice(bytes);
             }
-            What::Message => {
-                if let Current::Message { posted, .. } = &mut incoming.current {
+            ArrivingKind::Message => {
+                if let CurrentTransfer::Message { posted, .. } = &mut incoming.current {
                     posted.descriptor_mut().scatter(at, bytes);
                 }
             }
-            What::Write { .. } => {
-                if let Current::Write { to, result, .. } = &mut incoming.current
+            ArrivingKind::Write { .. } => {
+                if let CurrentTransfer::Write { to, result, .. } = &mut incoming.current
                     && result.is_ok()
                 {
                     *result = self.keys.write(&to.key.at(to.offset.saturating_add(at)), bytes);
                 }
             }
-            What::ReadPiece { id, offset } => {
+            ArrivingKind::ReadPiece { id, offset } => {
                 let read = self.sender.outbox.read_mut(*id)?;
                 read.descriptor_mut().scatter(*offset + at, bytes);
                 incoming.set_got(*id, incoming.got_of(*id) + bytes.len() as u64);
             }
-            What::Nothing => return Err(NONSENSE.into()),
+            ArrivingKind::Nothing => return Err(NONSENSE.into()),
         }
         Ok(())
     }
 
     fn write_end(&mut self, id: u64, notify: Option<(u64, Posted)>) -> Result<(), Box<ViError>> {
-        let Incoming { receives, current, .. } = &mut self.receiver.incoming;
-        let result = match std::mem::replace(current, Current::Nothing) {
-            Current::Write { result, .. } => result,
+        let IncomingTransfers { receives, current, .. } = &mut self.receiver.incoming;
+        let result = match std::mem::replace(current, CurrentTransfer::Nothing) {
+            CurrentTransfer::Write { result, .. } => result,
             _ => Err(AccessError::Revoked),
         };
         match notify {
@@ -294,54 +310,59 @@ impl Inward<'_> {
             }
             None => {}
         }
-        self.sender.outbox.owe(Answer::Written { id, result }, ANSWERS_MAX)
+        self.sender.outbox.owe(OwedAnswer::Written { id, result }, ANSWERS_MAX)
     }
 }
 
-impl Arrivals for Inward<'_> {
-    fn begin(&mut self, lane: Lane, begins: Begins, first: &[u8]) -> Result<bool, Box<ViError>> {
+impl MessageSink for ArrivalTarget<'_> {
+    fn begin(
+        &mut self,
+        lane: WindowLane,
+        begins: MessageStart,
+        first: &[u8],
+    ) -> Result<bool, Box<ViError>> {
         let mut rest = first;
-        let frame = Frame::read(lane, &mut rest)?;
+        let frame = WindowFrame::read(lane, &mut rest)?;
         let head = (first.len() - rest.len()) as u64;
         let len = begins.len - head;
         if len > 0 && !frame.has_bytes() || len > super::TRANSFER_MAX {
             return Err(NONSENSE.into());
         }
         let Some(what) = self.open(frame, len, begins.tag)? else { return Ok(false) };
-        self.receiver.open[lane as usize] = Some(Open { head, what });
+        self.receiver.open[lane as usize] = Some(ArrivingMessage { head, what });
         if !rest.is_empty() {
             self.put(lane, 0, rest)?;
         }
         Ok(true)
     }
 
-    fn place(&mut self, lane: Lane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>> {
+    fn place(&mut self, lane: WindowLane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>> {
         let open = self.receiver.open[lane as usize].as_ref().ok_or(NONSENSE)?;
         let at = at.checked_sub(open.head).ok_or(NONSENSE)?;
         self.put(lane, at, bytes)
     }
 
-    fn end(&mut self, lane: Lane) -> Result<(), Box<ViError>> {
+    fn end(&mut self, lane: WindowLane) -> Result<(), Box<ViError>> {
         let open = self.receiver.open[lane as usize].take().ok_or(NONSENSE)?;
         match open.what {
-            What::Eager { lane, tag, mut bytes } => {
+            ArrivingKind::Eager { lane, tag, mut bytes } => {
                 self.receiver.eager.arrive(lane, tag, &bytes)?;
                 bytes.clear();
                 bytes.shrink_to(SPARE_BYTES);
                 self.receiver.spare = bytes;
             }
-            What::Goodbye { counts, said } => {
+            ArrivingKind::Goodbye { counts, said } => {
                 self.receiver.is_over = true;
                 let nonsense = |_| NONSENSE;
-                let farewell = Farewell::read(&mut Reader::new(&said)).map_err(nonsense)?;
+                let farewell = CloseReason::read(&mut ByteReader::new(&said)).map_err(nonsense)?;
                 self.sender.hear(self.sender.peer.advanced(counts), self.notices)?;
                 return Err(farewell.into_error().into());
             }
-            What::Message => self.receiver.incoming.finish(self.notices),
-            What::Write { id, notify } => self.write_end(id, notify)?,
-            What::ReadPiece { .. } | What::Nothing => {}
+            ArrivingKind::Message => self.receiver.incoming.finish(self.notices),
+            ArrivingKind::Write { id, notify } => self.write_end(id, notify)?,
+            ArrivingKind::ReadPiece { .. } | ArrivingKind::Nothing => {}
         }
-        self.receiver.taken += u64::from(lane == Lane::Posted);
+        self.receiver.taken += u64::from(lane == WindowLane::Posted);
         Ok(())
     }
 }

@@ -1,13 +1,15 @@
 //! The sending half of one end: descriptors in, messages of the window out.
+//!
+//! Repeated names: `Sender`, one in each fabric.
 
 use super::fault::{Fault, planted};
-use super::frame::{Frame, Named};
-use super::lanes::{Lane, Load, Window};
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::{Drained, EagerOut};
-use crate::fabric::outbox::{Answer, Outbox};
+use super::lanes::{MessageSource, Window, WindowLane};
+use super::wire::{NamedKind, WindowFrame};
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::{DrainedUnits, EagerOut};
+use crate::fabric::outbox::{Outbox, OwedAnswer};
 use crate::vi::{
-    self, Descriptor, Keys, Notices, Op, Position, Posted, Reliability, SendError, ViError,
+    self, Descriptor, Keys, Notices, Op, Position, PostError, Posted, Reliability, ViError,
 };
 
 /// A message of a window: a head, and behind it the memory that was posted, if any.
@@ -15,12 +17,12 @@ use crate::vi::{
 pub(super) struct Parcel {
     tag: u64,
     head: Vec<u8>,
-    body: Option<Body>,
+    body: Option<ParcelBody>,
 }
 
 /// Memory that is needed until the peer has it.
 #[derive(Debug)]
-struct Body {
+struct ParcelBody {
     posted: Posted,
     /// Of a send its number among the messages of its lane; of a write that of its request.
     number: u64,
@@ -32,10 +34,10 @@ pub(super) struct Sender {
     /// Messages and writes that have begun, ever.
     begun: u64,
     /// How far the peer is.
-    pub peer: Counts,
+    pub peer: ReceiveCounts,
     /// What the peer will have heard of this side.
-    pub told: Counts,
-    pub told_drained: Drained,
+    pub told: ReceiveCounts,
+    pub told_drained: DrainedUnits,
     pub eager: EagerOut,
     /// Memory of messages that were acknowledged, to be used again.
     spare: Vec<Vec<u8>>,
@@ -53,7 +55,7 @@ const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 2;
 
 impl Parcel {
-    pub(super) fn new(tag: u64, frame: &Frame<'_>) -> Self {
+    pub(super) fn new(tag: u64, frame: &WindowFrame<'_>) -> Self {
         let mut head = Vec::with_capacity(32);
         frame.push(&mut head);
         Self { tag, head, body: None }
@@ -65,7 +67,7 @@ impl Parcel {
     }
 }
 
-impl Load for Parcel {
+impl MessageSource for Parcel {
     fn len(&self) -> u64 {
         let body = self.body.as_ref().map_or(0, |body| body.posted.descriptor().len());
         self.head.len() as u64 + body
@@ -107,13 +109,13 @@ fn append(descriptor: &Descriptor, offset: u64, len: usize, out: &mut Vec<u8>) {
 
 impl Sender {
     pub(super) fn new() -> Self {
-        let (peer, told) = (Counts::default(), Counts::default());
+        let (peer, told) = (ReceiveCounts::default(), ReceiveCounts::default());
         Self {
             outbox: Outbox::new(Reliability::Delivery),
             begun: 0,
             peer,
             told,
-            told_drained: Drained::default(),
+            told_drained: DrainedUnits::default(),
             eager: EagerOut::default(),
             spare: Vec::new(),
         }
@@ -124,47 +126,52 @@ impl Sender {
         &mut self,
         (lane, tag): (vi::Lane, u64),
         parts: &[&[u8]],
-        drained: Drained,
+        drained: DrainedUnits,
         window: &mut Window<Parcel>,
-    ) -> Result<Position, SendError> {
-        let len = SendError::check(parts)?;
+    ) -> Result<Position, PostError> {
+        let len = PostError::check_eager(parts)?;
         let Some(position) = self.eager.admit(lane, len, true)? else {
-            return Err(SendError::Full);
+            return Err(PostError::LaneFull);
         };
         self.told_drained = drained;
         let mut head = self.spare.pop().unwrap_or_default();
-        Frame::Eager(lane, drained).push(&mut head);
+        WindowFrame::Eager(lane, drained).push(&mut head);
         parts.iter().for_each(|part| head.extend_from_slice(part));
-        let on = if planted(Fault::EagerBehind) { Lane::Posted } else { Lane::Eager };
+        let on = if planted(Fault::EagerBehind) { WindowLane::Posted } else { WindowLane::Eager };
         window.send(on, Parcel { tag, head, body: None });
         Ok(position)
     }
 
     /// Says how far this side is, and what it has drained.
-    pub(super) fn tell(&mut self, counts: Counts, drained: Drained, window: &mut Window<Parcel>) {
+    pub(super) fn tell(
+        &mut self,
+        counts: ReceiveCounts,
+        drained: DrainedUnits,
+        window: &mut Window<Parcel>,
+    ) {
         (self.told, self.told_drained) = (counts, drained);
         let mut head = self.spare.pop().unwrap_or_default();
-        Frame::Counts(counts.pack(), drained).push(&mut head);
-        window.send(Lane::Control, Parcel { tag: 0, head, body: None });
+        WindowFrame::Counts(counts.pack(), drained).push(&mut head);
+        window.send(WindowLane::Control, Parcel { tag: 0, head, body: None });
     }
 
     /// Asks the peer what it has drained.
     pub(super) fn ask(window: &mut Window<Parcel>) {
-        window.send(Lane::Control, Parcel::new(0, &Frame::Ask));
+        window.send(WindowLane::Control, Parcel::new(0, &WindowFrame::Ask));
     }
 
     /// Says how far this side is and why it leaves, behind its eager messages; and how the writes
     /// went that it has taken.
-    pub(super) fn leave(&mut self, why: &[u8], counts: Counts, window: &mut Window<Parcel>) {
+    pub(super) fn leave(&mut self, why: &[u8], counts: ReceiveCounts, window: &mut Window<Parcel>) {
         for answer in self.outbox.answers.drain(..) {
-            if let Answer::Written { id, result } = answer {
-                window.send(Lane::Control, Parcel::new(id, &Frame::Written(result)));
+            if let OwedAnswer::Written { id, result } = answer {
+                window.send(WindowLane::Control, Parcel::new(id, &WindowFrame::Written(result)));
             }
         }
         let counts = if planted(Fault::GoodbyeUncounted) { self.told } else { counts };
-        let mut parcel = Parcel::new(0, &Frame::Goodbye(counts.pack()));
+        let mut parcel = Parcel::new(0, &WindowFrame::Goodbye(counts.pack()));
         parcel.head.extend_from_slice(why);
-        window.send(Lane::Eager, parcel);
+        window.send(WindowLane::Eager, parcel);
     }
 
     /// Gives the window what may go. How far this side is goes with a message, if it is the only one
@@ -173,29 +180,32 @@ impl Sender {
         &mut self,
         window: &mut Window<Parcel>,
         keys: &Keys,
-        mut counts: Option<Counts>,
+        mut counts: Option<ReceiveCounts>,
     ) {
         while let Some((id, from, len)) = self.outbox.next_read() {
             let (secret, offset) = (from.key.secret(), from.offset);
-            window.send(Lane::Control, Parcel::new(id, &Frame::Read { secret, offset, len }));
+            window.send(
+                WindowLane::Control,
+                Parcel::new(id, &WindowFrame::Read { secret, offset, len }),
+            );
         }
         if !self.outbox.answers.is_empty() {
             self.answer(window, keys);
         }
-        while window.waiting(Lane::Posted) < FEW {
+        while window.waiting(WindowLane::Posted) < FEW {
             let receives =
                 if planted(Fault::ReceivesIgnored) { u64::MAX } else { self.peer.receives };
             let next = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives));
             let Some(posted) = next else { return };
-            if window.kept(Lane::Posted) > 0 {
+            if window.kept(WindowLane::Posted) > 0 {
                 counts = None;
             }
             let parcel = self.begin(posted, counts.take());
-            window.send(Lane::Posted, parcel);
+            window.send(WindowLane::Posted, parcel);
         }
     }
 
-    fn begin(&mut self, posted: Posted, counts: Option<Counts>) -> Parcel {
+    fn begin(&mut self, posted: Posted, counts: Option<ReceiveCounts>) -> Parcel {
         let descriptor = posted.descriptor();
         let named = |kind: &crate::buf::Kind| (kind.fingerprint, kind.name.clone());
         let kind = descriptor.kind().map(named);
@@ -205,62 +215,64 @@ impl Sender {
                 let notify = notify.then(|| descriptor.tag());
                 let (secret, offset) = (to.key.secret(), to.offset);
                 let id = self.outbox.number();
-                (id, Frame::Write { secret, offset, notify }, id)
+                (id, WindowFrame::Write { secret, offset, notify }, id)
             }
             _ => {
                 self.outbox.messages += 1;
                 let kind = kind.as_ref();
                 let kind =
-                    kind.map(|(fingerprint, name)| Named { fingerprint: *fingerprint, name });
+                    kind.map(|(fingerprint, name)| NamedKind { fingerprint: *fingerprint, name });
                 self.told = counts.unwrap_or(self.told);
-                (descriptor.tag(), Frame::Message(kind, counts), self.begun)
+                (descriptor.tag(), WindowFrame::Message(kind, counts), self.begun)
             }
         };
         self.begun += 1;
         let mut head = self.spare.pop().unwrap_or_default();
         frame.push(&mut head);
-        Parcel { tag, head, body: Some(Body { posted, number }) }
+        Parcel { tag, head, body: Some(ParcelBody { posted, number }) }
     }
 
     /// Answers what the peer has asked for. Answers of a few bytes do not wait for longer ones.
     fn answer(&mut self, window: &mut Window<Parcel>, keys: &Keys) {
         let is_bounded = !planted(Fault::AnswersUnbounded);
         self.outbox.answers.retain(|answer| match *answer {
-            Answer::Written { id, result }
-                if window.waiting(Lane::Control) < FEW || !is_bounded =>
+            OwedAnswer::Written { id, result }
+                if window.waiting(WindowLane::Control) < FEW || !is_bounded =>
             {
-                window.send(Lane::Control, Parcel::new(id, &Frame::Written(result)));
+                window.send(WindowLane::Control, Parcel::new(id, &WindowFrame::Written(result)));
                 false
             }
             _ => true,
         });
-        let is_read = |answer: &Answer| !matches!(answer, Answer::Written { .. });
-        while window.waiting(Lane::Answers) < CHUNKS
+        let is_read = |answer: &OwedAnswer| !matches!(answer, OwedAnswer::Written { .. });
+        while window.waiting(WindowLane::Answers) < CHUNKS
             && let Some(oldest) = self.outbox.answers.iter().position(is_read)
             && let Some(answer) = self.outbox.answers.remove(oldest)
         {
             let (id, result) = match answer {
-                Answer::Read { id, from, len, offset } if offset < len => {
+                OwedAnswer::Read { id, from, len, offset } if offset < len => {
                     let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
-                    let mut parcel = Parcel::new(id, &Frame::ReadPiece { offset });
+                    let mut parcel = Parcel::new(id, &WindowFrame::ReadPiece { offset });
                     let at = parcel.head.len();
                     parcel.head.resize(at + n, 0);
                     // The key may have been revoked since the read was admitted.
                     match keys.read(&from.key.at(from.offset + offset), &mut parcel.head[at..]) {
                         Ok(()) => {
                             let offset = offset + n as u64;
-                            let rest = Answer::Read { id, from, len, offset };
+                            let rest = OwedAnswer::Read { id, from, len, offset };
                             self.outbox.answers.insert(oldest, rest);
-                            window.send(Lane::Answers, parcel);
+                            window.send(WindowLane::Answers, parcel);
                             continue;
                         }
                         Err(why) => (id, Err(why)),
                     }
                 }
-                Answer::Read { id, .. } => (id, Ok(())),
-                Answer::ReadEnd { id, result } | Answer::Written { id, result } => (id, result),
+                OwedAnswer::Read { id, .. } => (id, Ok(())),
+                OwedAnswer::ReadEnd { id, result } | OwedAnswer::Written { id, result } => {
+                    (id, result)
+                }
             };
-            window.send(Lane::Answers, Parcel::new(id, &Frame::ReadEnd(result)));
+            window.send(WindowLane::Answers, Parcel::new(id, &WindowFrame::ReadEnd(result)));
         }
     }
 
@@ -269,7 +281,7 @@ impl Sender {
     pub(super) fn reap(&mut self, window: &mut Window<Parcel>, notices: &mut Notices) {
         while let Some(parcel) = window.poll_sent() {
             self.keep(parcel.head);
-            let Some(Body { posted, number }) = parcel.body else { continue };
+            let Some(ParcelBody { posted, number }) = parcel.body else { continue };
             let len = posted.descriptor().len();
             match posted.op() {
                 Op::Write { .. } => self.outbox.asked(number, posted),
@@ -293,10 +305,16 @@ impl Sender {
 
     /// The peer says how far it is. What it cannot be is a lie.
     #[inline]
-    pub(super) fn hear(&mut self, peer: Counts, notices: &mut Notices) -> Result<(), Box<ViError>> {
+    pub(super) fn hear(
+        &mut self,
+        peer: ReceiveCounts,
+        notices: &mut Notices,
+    ) -> Result<(), Box<ViError>> {
         let lies = peer.taken > self.begun || peer.placed > self.outbox.messages;
         if lies && !planted(Fault::CountsBelieved) {
-            return Err(ViError::Protocol("it has taken what was never sent").into());
+            return Err(
+                ViError::Protocol("an acknowledgement of frames that were never sent").into()
+            );
         }
         self.peer = peer;
         self.complete(notices);

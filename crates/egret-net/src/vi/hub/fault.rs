@@ -1,4 +1,6 @@
 //! Faults that tests plant here; see [`crate::fault`].
+//!
+//! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
 #[cfg(test)]
 pub(crate) use crate::fault::caught;

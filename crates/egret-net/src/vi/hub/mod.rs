@@ -4,13 +4,13 @@
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | the lock, and the calls that go through it |
-//! | `beside.rs` | what stands on a nic and shares its lock |
+//! | `locked.rs` | what stands on a nic and shares its lock |
 //! | `spin.rs` | how a thread looks, gives way and goes to sleep: the spin policy |
 //! | `sleep.rs` | how the threads of a nic sleep |
 //! | `watch.rs` | sleeping without a thread, for event loops |
 
-mod beside;
 pub(crate) mod fault;
+mod locked;
 mod sleep;
 mod spin;
 mod watch;
@@ -18,16 +18,18 @@ mod watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use self::beside::Beside;
+pub use self::locked::NicLocked;
 use self::sleep::Sleep;
-pub(super) use self::spin::Clock;
 use self::spin::History;
 pub use self::spin::Spin;
-use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
-use super::{
-    DrainId, Keys, Lane, Limits, Position, Posted, PublicKey, Reliability, SendError, Sink, Wait,
+pub(super) use self::spin::WaitClock;
+use super::machine::{
+    After, ConnId, ConnectRequest, Drained, EventCount, Machine, Unposted, VirtualTime,
 };
-use crate::atomics::Joint;
+use super::{
+    DrainId, Keys, Lane, Limits, Position, PostError, Posted, PublicKey, Reliability, Sink, Wait,
+};
+use crate::atomics::BiasedLock;
 use crate::rt::{self, Instant};
 
 /// A machine, and what its handles share.
@@ -42,11 +44,11 @@ pub(super) struct Hub {
     /// Whether eager messages come and go without a poll.
     pub is_at_once: bool,
     /// Where time passes, if that is not the real one.
-    world: Option<Arc<dyn World>>,
+    world: Option<Arc<dyn VirtualTime>>,
     /// Whether the machine is polled, also if its time passes elsewhere.
     is_driven: bool,
     wait: Wait,
-    inside: Joint<Inside>,
+    inside: BiasedLock<HubState>,
     sleep: Sleep,
     history: History,
     /// How much has happened under the lock, and beside it. What waits are for is
@@ -58,7 +60,7 @@ pub(super) struct Hub {
 }
 
 #[derive(Debug)]
-struct Inside {
+struct HubState {
     machine: Box<dyn Machine>,
     /// How much has happened here.
     happened: u64,
@@ -84,7 +86,7 @@ impl Hub {
             is_driven: machine.is_driven(),
             wait,
             sleep: Sleep::new(machine.descriptor()),
-            inside: Joint::new(Inside {
+            inside: BiasedLock::new(HubState {
                 machine,
                 happened: 0,
                 sleepers: 0,
@@ -106,10 +108,10 @@ impl Hub {
 
     /// A value behind the lock. What a world carries out it delivers under a lock of its own,
     /// which the calls of a machine take under this one: there the value has another.
-    pub(super) fn sharing<T>(&self, value: T) -> Joint<T> {
+    pub(super) fn sharing<T>(&self, value: T) -> BiasedLock<T> {
         match self.world {
             None => self.inside.sharing(value),
-            Some(_) => Joint::new(value),
+            Some(_) => BiasedLock::new(value),
         }
     }
 
@@ -121,7 +123,7 @@ impl Hub {
     /// Does what can be done without waiting. A thread that has the lock by something beside
     /// does nothing: it may have called for something else, and others are told of what happens.
     #[inline]
-    pub(super) fn progress(&self) -> Seen {
+    pub(super) fn progress(&self) -> EventCount {
         if let Some(world) = &self.world {
             return if self.inside.is_mine() { self.seen() } else { self.look(&**world) };
         }
@@ -137,7 +139,7 @@ impl Hub {
 
     /// Lets happen what is due in the world of the machine, and polls the machine then: what comes
     /// of that is not among what was seen.
-    fn look(&self, world: &dyn World) -> Seen {
+    fn look(&self, world: &dyn VirtualTime) -> EventCount {
         let seen = world.look();
         if self.is_driven {
             self.work(|machine, after| machine.poll(after));
@@ -147,7 +149,12 @@ impl Hub {
 
     /// Lets the time of the world pass until more has happened than was `seen`, at the latest
     /// `until`.
-    fn wait_in(&self, world: &dyn World, seen: Seen, until: Option<Instant>) -> Seen {
+    fn wait_in(
+        &self,
+        world: &dyn VirtualTime,
+        seen: EventCount,
+        until: Option<Instant>,
+    ) -> EventCount {
         if !self.is_driven {
             return world.wait(seen, until);
         }
@@ -160,7 +167,7 @@ impl Hub {
     /// Works under the lock, and tells afterwards.
     #[inline]
     pub(super) fn work<R>(&self, body: impl FnOnce(&mut dyn Machine, &mut After) -> R) -> R {
-        let _tell = Tell(self);
+        let _tell = TellLater(self);
         self.inside.with(|inside| self.call(inside, body))
     }
 
@@ -171,11 +178,11 @@ impl Hub {
     }
 
     /// Calls the machine with the lock. Whom to tell of what comes of it is put aside until the
-    /// lock is free, which is soon, or when the thread leaves what it has [beside](Beside).
+    /// lock is free, which is soon, or when the thread leaves what it has [beside](NicLocked).
     #[inline]
     fn call<R>(
         &self,
-        inside: &mut Inside,
+        inside: &mut HubState,
         body: impl FnOnce(&mut dyn Machine, &mut After) -> R,
     ) -> R {
         inside.after.begin();
@@ -194,7 +201,7 @@ impl Hub {
         result
     }
 
-    fn put_aside(&self, inside: &mut Inside, wake: bool) {
+    fn put_aside(&self, inside: &mut HubState, wake: bool) {
         inside.after.move_to(&mut inside.left);
         inside.wakes |= wake;
         self.has_left.store(true, Ordering::Relaxed);
@@ -235,7 +242,7 @@ impl Hub {
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-    ) -> Result<Position, SendError> {
+    ) -> Result<Position, PostError> {
         self.history.spoke();
         match self.quietly(|machine| machine.try_send(conn, lane, tag, parts)) {
             Some(behind) => Ok(Position::new(behind.get())),
@@ -250,7 +257,7 @@ impl Hub {
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-    ) -> Result<Position, SendError> {
+    ) -> Result<Position, PostError> {
         self.work(|machine, after| machine.send(conn, lane, tag, parts, after))
     }
 
@@ -305,19 +312,19 @@ impl Hub {
     }
 
     #[inline]
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> EventCount {
         let beside = self.happened_beside.load(Ordering::SeqCst);
-        Seen(self.happened.load(Ordering::Acquire).wrapping_add(beside))
+        EventCount(self.happened.load(Ordering::Acquire).wrapping_add(beside))
     }
 
-    fn has_happened(&self, seen: Seen) -> bool {
+    fn has_happened(&self, seen: EventCount) -> bool {
         self.seen() != seen
     }
 
     /// Something has happened; for whoever has the lock, which orders it with those
     /// who go to sleep. Whether there are any.
     #[inline]
-    fn count(&self, inside: &mut Inside) -> bool {
+    fn count(&self, inside: &mut HubState) -> bool {
         inside.after.counted();
         inside.happened += 1;
         self.happened.store(inside.happened, Ordering::Release);
@@ -348,9 +355,9 @@ impl Hub {
 
 /// Tells of what calls have left when it is dropped, which is behind the lock, also if a call
 /// panicked.
-struct Tell<'a>(&'a Hub);
+struct TellLater<'a>(&'a Hub);
 
-impl Drop for Tell<'_> {
+impl Drop for TellLater<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.tell_if_left();

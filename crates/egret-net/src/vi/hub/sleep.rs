@@ -19,10 +19,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::fault::{Fault, planted};
-use super::watch::{Loop, Watched};
-use super::{Hub, Inside};
+use super::watch::{LoopState, LoopWatch};
+use super::{Hub, HubState};
 use crate::rt::{self, Instant};
-use crate::vi::machine::{MachineFd, Seen, SetEvent, Woken};
+use crate::vi::machine::{EventCount, MachineFd, SetEvent, Woken};
 
 #[derive(Debug)]
 pub(super) struct Sleep {
@@ -30,7 +30,7 @@ pub(super) struct Sleep {
     descriptor: Option<Arc<OwnedFd>>,
     /// Whether that is a set, which has the event as well.
     is_set: bool,
-    place: Mutex<Place>,
+    place: Mutex<SleepPlace>,
     /// Told when the place is free or something has happened.
     changed: Condvar,
     /// Threads that sleep, or wait for the place.
@@ -38,11 +38,11 @@ pub(super) struct Sleep {
     /// Readable when a sleep is to end. `None` where nobody sleeps on a descriptor, or if the
     /// system has none to give.
     event: Option<OwnedFd>,
-    pub(super) watched: Watched,
+    pub(super) watched: LoopWatch,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct SleepPlace {
     /// Whether somebody has it.
     pub(super) is_taken: bool,
     /// Whether the event was written for the one who has it.
@@ -50,7 +50,7 @@ pub(super) struct Place {
     /// Threads that wait for it.
     others: u32,
     /// What an event loop is doing.
-    pub(super) looping: Loop,
+    pub(super) looping: LoopState,
 }
 
 impl Sleep {
@@ -70,7 +70,7 @@ impl Sleep {
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
             event,
-            watched: Watched::default(),
+            watched: LoopWatch::default(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Sleep {
     }
 
     /// A system call, so only if there are any.
-    fn tell_others(&self, mut place: MutexGuard<'_, Place>) {
+    fn tell_others(&self, mut place: MutexGuard<'_, SleepPlace>) {
         self.watched.tell(&mut place);
         let others = place.others;
         drop(place);
@@ -105,29 +105,29 @@ impl Sleep {
         }
     }
 
-    pub(super) fn place(&self) -> MutexGuard<'_, Place> {
+    pub(super) fn place(&self) -> MutexGuard<'_, SleepPlace> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the place of the one who sleeps, or waits until there is
     /// something to look at.
-    fn take_place(&self, has_happened: impl Fn() -> bool, until: Option<Instant>) -> Took {
+    fn take_place(&self, has_happened: impl Fn() -> bool, until: Option<Instant>) -> SleepTurn {
         let mut place = self.place();
         loop {
             if has_happened() {
-                return Took::Nothing;
+                return SleepTurn::Nothing;
             }
             if !std::mem::replace(&mut place.is_taken, true) {
-                return Took::Place;
+                return SleepTurn::Place;
             }
             // A loop that has it may be the very thread that waits, and come to nothing until that
             // is over.
             if !planted(Fault::LoopFirst) && self.watched.step_aside(&mut place) {
-                return Took::PlaceOfLoop;
+                return SleepTurn::PlaceOfLoop;
             }
             let left = left(until).unwrap_or(Duration::from_secs(1));
             if left.is_zero() {
-                return Took::Nothing;
+                return SleepTurn::Nothing;
             }
             place.others += 1;
             #[expect(clippy::disallowed_methods, reason = "real processes share no virtual time")]
@@ -151,7 +151,7 @@ impl Sleep {
 
     /// Sleeps until one of the descriptors is readable, at the latest `until`. An error is as if
     /// that had come: the caller looks, and comes again.
-    fn sleep(&self, until: Option<Instant>) -> Option<Said> {
+    fn sleep(&self, until: Option<Instant>) -> Option<SetReport> {
         let descriptors = self.descriptors();
         let nap = descriptors.is_none().then(|| rt::now() + NAP);
         let left = left(until.into_iter().chain(nap).min());
@@ -168,11 +168,11 @@ impl Sleep {
     }
 
     /// What the set says, within so much time, if there is one.
-    pub(super) fn ask(&self, within: Option<Timespec>) -> Option<Said> {
+    pub(super) fn ask(&self, within: Option<Timespec>) -> Option<SetReport> {
         let set = self.descriptor.as_ref().filter(|_| self.is_set)?;
         let mut space = [MaybeUninit::uninit(); EVENTS];
         let events = epoll::wait(set, &mut space, within.as_ref()).map_or(&[][..], |(it, _)| it);
-        let mut said = Said { events: [SetEvent::default(); EVENTS], count: 0 };
+        let mut said = SetReport { events: [SetEvent::default(); EVENTS], count: 0 };
         for event in events.iter().filter(|event| event.data.u64() != EVENT) {
             let (token, flags) = (event.data.u64(), event.flags);
             let has_room = flags.contains(EventFlags::OUT);
@@ -186,7 +186,7 @@ impl Sleep {
 
 /// What a thread has that wants to sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Took {
+enum SleepTurn {
     /// Something has happened, or its time is over.
     Nothing,
     /// The place of the one who sleeps.
@@ -197,12 +197,12 @@ enum Took {
 
 /// What a set said.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct SetReport {
     events: [SetEvent; EVENTS],
     count: usize,
 }
 
-impl Said {
+impl SetReport {
     /// For a machine that is to be disarmed, after a sleep on a set or on something else.
     pub(super) fn woken(said: Option<&Self>) -> Woken<'_> {
         said.map_or(Woken::Slept, |said| Woken::Said(&said.events[..said.count]))
@@ -210,15 +210,15 @@ impl Said {
 }
 
 impl Hub {
-    pub(super) fn sleep(&self, seen: Seen, until: Option<Instant>) {
+    pub(super) fn sleep(&self, seen: EventCount, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
         self.inside.with(|inside| inside.sleepers += 1);
         let took = self.sleep.take_place(|| self.has_happened(seen), until);
-        if took == Took::PlaceOfLoop {
+        if took == SleepTurn::PlaceOfLoop {
             // What the descriptor says already was meant for the loop.
             self.wake_up();
         }
-        if took != Took::Nothing {
+        if took != SleepTurn::Nothing {
             self.sleep_on_everything(seen, until);
             self.sleep.leave_place();
         }
@@ -233,10 +233,10 @@ impl Hub {
         self.tell_if_left();
     }
 
-    fn sleep_on_everything(&self, seen: Seen, until: Option<Instant>) {
+    fn sleep_on_everything(&self, seen: EventCount, until: Option<Instant>) {
         let idle = self.arm_machine().filter(|_| !self.has_happened(seen));
         let slept = idle.map(|next| self.sleep.sleep(until.into_iter().chain(next).min()));
-        let woken = slept.as_ref().map_or(Woken::Awake, |said| Said::woken(said.as_ref()));
+        let woken = slept.as_ref().map_or(Woken::Awake, |said| SetReport::woken(said.as_ref()));
         self.disarm_machine(woken);
     }
 
@@ -261,7 +261,7 @@ impl Hub {
     }
 
     /// Nobody is to be woken: those who wait hear that the place of the one who sleeps is free.
-    fn put_sleep_aside(&self, inside: &mut Inside) {
+    fn put_sleep_aside(&self, inside: &mut HubState) {
         if inside.after.is_news() {
             self.count(inside);
         }

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use super::Hub;
 use crate::rt::{self, Deadline, Instant};
-use crate::vi::machine::Seen;
+use crate::vi::machine::EventCount;
 use crate::vi::{Nic, Op, Posted, Wait};
 
 /// One wait of a thread for something of a [`Nic`](crate::vi::Nic): what it does between two
@@ -55,11 +55,12 @@ use crate::vi::{Nic, Op, Posted, Wait};
 /// }
 /// # }
 /// ```
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Spin<'a> {
     hub: &'a Hub,
     /// What had happened when the nic was last driven, before the last look.
-    seen: Seen,
+    seen: EventCount,
     /// Looks for one that drives the nic.
     per_drive: u32,
     /// Looks of a round.
@@ -207,7 +208,7 @@ impl Hub {
 
     /// Waits until more has happened than was `seen`, at the latest `until`, in the way that the
     /// nic waits. May return early.
-    pub(in crate::vi) fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
+    pub(in crate::vi) fn wait(&self, seen: EventCount, until: Option<Instant>) -> EventCount {
         if let Some(world) = &self.world {
             return self.wait_in(&**world, seen, until);
         }
@@ -347,12 +348,12 @@ impl History {
 
 /// How long a wait may last. It asks the time when it must: not for what comes at once.
 #[derive(Debug)]
-pub(in crate::vi) struct Clock {
+pub(in crate::vi) struct WaitClock {
     deadline: Deadline,
     started: Option<Instant>,
 }
 
-impl Clock {
+impl WaitClock {
     #[inline]
     pub(in crate::vi) const fn of(deadline: Deadline) -> Self {
         Self { deadline, started: None }

@@ -20,13 +20,13 @@ use rustix::io::Errno;
 
 use super::Hub;
 use super::fault::{Fault, planted};
-use super::sleep::{Place, Said, Sleep};
+use super::sleep::{SetReport, Sleep, SleepPlace};
 use crate::vi::Wait;
-use crate::vi::machine::{Arming, Seen, Woken};
+use crate::vi::machine::{Arming, EventCount, Woken};
 
 /// What a loop polls, once it has asked for it.
 #[derive(Debug, Default)]
-pub(super) struct Watched(OnceLock<Option<Descriptors>>);
+pub(super) struct LoopWatch(OnceLock<Option<Descriptors>>);
 
 #[derive(Debug)]
 struct Descriptors {
@@ -37,7 +37,7 @@ struct Descriptors {
 
 /// How a loop is armed.
 #[derive(Debug, Default)]
-pub(super) enum Loop {
+pub(super) enum LoopState {
     #[default]
     Awake,
     /// It has the place of the one who sleeps.
@@ -46,10 +46,10 @@ pub(super) enum Loop {
     Beside { told: bool },
 }
 
-impl Watched {
+impl LoopWatch {
     /// Something has happened, or the place is free; for who has its lock.
-    pub(super) fn tell(&self, place: &mut Place) {
-        let Loop::Beside { told } = &mut place.looping else { return };
+    pub(super) fn tell(&self, place: &mut SleepPlace) {
+        let LoopState::Beside { told } = &mut place.looping else { return };
         if let Some(Some(Descriptors { event, .. })) = self.0.get()
             && !std::mem::replace(told, true)
         {
@@ -58,10 +58,10 @@ impl Watched {
     }
 
     /// A loop that has the place of the one who sleeps leaves it to a thread. Whether it had it.
-    pub(super) fn step_aside(&self, place: &mut Place) -> bool {
-        let had = matches!(place.looping, Loop::Asleep);
+    pub(super) fn step_aside(&self, place: &mut SleepPlace) -> bool {
+        let had = matches!(place.looping, LoopState::Asleep);
         if had {
-            place.looping = Loop::Beside { told: false };
+            place.looping = LoopState::Beside { told: false };
         }
         had
     }
@@ -90,11 +90,11 @@ impl Sleep {
     fn begin_loop(&self) -> bool {
         let mut place = self.place();
         let is_free = !std::mem::replace(&mut place.is_taken, true);
-        place.looping = if is_free { Loop::Asleep } else { Loop::Beside { told: false } };
+        place.looping = if is_free { LoopState::Asleep } else { LoopState::Beside { told: false } };
         is_free
     }
 
-    fn end_loop(&self) -> Loop {
+    fn end_loop(&self) -> LoopState {
         std::mem::take(&mut self.place().looping)
     }
 }
@@ -111,7 +111,7 @@ impl Hub {
     }
 
     /// Goes to sleep, as far as others see, unless more has happened than was `seen`.
-    pub(in crate::vi) fn arm(&self, seen: Seen) -> Arming {
+    pub(in crate::vi) fn arm(&self, seen: EventCount) -> Arming {
         self.disarm();
         if self.fd().is_none() {
             return Arming::Ready;
@@ -140,19 +140,19 @@ impl Hub {
             return self.disarm_machine(Woken::Awake);
         }
         let said = self.sleep.ask(Some(Timespec::default()));
-        self.disarm_machine(Said::woken(said.as_ref()));
+        self.disarm_machine(SetReport::woken(said.as_ref()));
     }
 
     /// Wakes up, and deals with what has come.
     pub(in crate::vi) fn disarm(&self) {
         match self.sleep.end_loop() {
-            Loop::Awake => return,
-            Loop::Asleep => {
+            LoopState::Awake => return,
+            LoopState::Asleep => {
                 self.wake_up();
                 self.sleep.leave_place();
             }
-            Loop::Beside { told: true } => self.sleep.watched.heard(),
-            Loop::Beside { told: false } => {}
+            LoopState::Beside { told: true } => self.sleep.watched.heard(),
+            LoopState::Beside { told: false } => {}
         }
         self.end_sleep();
     }

@@ -1,5 +1,5 @@
-mod lies;
 mod model;
 mod planted;
 mod posts;
+mod protocol_errors;
 mod rules;

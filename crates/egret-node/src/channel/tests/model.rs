@@ -7,31 +7,34 @@ use std::collections::VecDeque;
 use egret_net::vi::Descriptor;
 use proptest::prelude::*;
 
-use crate::channel::incoming::{Begin, Incoming, Memory, Next};
-use crate::channel::outgoing::Outgoing;
-use crate::flow::{Ask, Budget, Depot, FlowTerms, Inflows, PeerId, SMALL_BYTES, Tell, cost};
-use crate::link::{Head, Kind};
+use crate::channel::inflow::{ChannelInflow, MessageBegin, NextPart, PartMemory};
+use crate::channel::outflow::ChannelOutflow;
+use crate::flow::{
+    FlowBudget, FlowTerms, Inflows, PeerId, ReceiverNotice, SMALL_BYTES, SenderNotice, SizedPools,
+    cost,
+};
+use crate::links::{FrameHead, FrameKind};
 
 /// Two nodes and the lanes between them.
 pub(super) struct Duct {
     pub(super) inflows: Inflows,
     pub(super) ends: Vec<Ends>,
-    depot: Depot,
+    depot: SizedPools,
     bulk: VecDeque<(u64, Vec<u8>)>,
-    to_reader: VecDeque<(usize, Ask)>,
+    to_reader: VecDeque<(usize, SenderNotice)>,
     to_writer: VecDeque<(usize, Told)>,
 }
 
 /// What a writer is told: of its flow, or that nobody reads.
 enum Told {
-    Flow(Tell),
+    Flow(ReceiverNotice),
     Stop,
 }
 
 /// Both ends of a channel, what was written, and what was read of it.
 pub(super) struct Ends {
-    pub(super) outgoing: Outgoing,
-    pub(super) incoming: Incoming,
+    pub(super) outgoing: ChannelOutflow,
+    pub(super) incoming: ChannelInflow,
     /// The message that is written, by its number, and its bytes so far.
     writing: Option<u32>,
     wrote: usize,
@@ -48,11 +51,11 @@ pub(super) struct Ends {
 
 impl Duct {
     pub(super) fn new(terms: FlowTerms, channels: usize) -> Self {
-        let mut inflows = Inflows::new(Budget::new(terms));
+        let mut inflows = Inflows::new(FlowBudget::new(terms));
         let open = |number: usize| Ends::new(number, &mut inflows);
         let ends = (0..channels).map(open).collect();
         let (bulk, to_reader, to_writer) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { inflows, ends, depot: Depot::default(), bulk, to_reader, to_writer }
+        Self { inflows, ends, depot: SizedPools::default(), bulk, to_reader, to_writer }
     }
 
     /// Gives the lanes what a writer has for them.
@@ -67,7 +70,7 @@ impl Duct {
     /// Gives the reader what a writer sent, and the budget what that means.
     pub(super) fn bulk_arrives(&mut self) -> bool {
         let Some((tag, bytes)) = self.bulk.pop_front() else { return false };
-        let head = Head::from_bits(tag).unwrap();
+        let head = FrameHead::from_bits(tag).unwrap();
         let at = head.slot as usize;
         let memory = self.landed(bytes);
         self.ends[at].incoming.hear(head.kind, memory, &mut self.inflows).expect("nobody lies");
@@ -75,13 +78,13 @@ impl Duct {
         true
     }
 
-    fn landed(&self, bytes: Vec<u8>) -> Memory {
+    fn landed(&self, bytes: Vec<u8>) -> PartMemory {
         if bytes.len() as u64 <= SMALL_BYTES {
-            return Memory::Small(bytes);
+            return PartMemory::Small(bytes);
         }
         let mut buf = self.depot.take(bytes.len()).unwrap();
         buf.bytes_mut().copy_from_slice(&bytes);
-        Memory::Landed(buf)
+        PartMemory::Landed(buf)
     }
 
     pub(super) fn settle(&mut self, at: usize) {
@@ -176,16 +179,17 @@ impl Duct {
 
     /// Credit that is on its way, one way or the other, or being used.
     fn under_way(&self, at: usize) -> u64 {
-        let frames = self.bulk.iter().map(|(tag, bytes)| (Head::from_bits(*tag).unwrap(), bytes));
+        let frames =
+            self.bulk.iter().map(|(tag, bytes)| (FrameHead::from_bits(*tag).unwrap(), bytes));
         let mine = frames.filter(|(head, _)| head.slot as usize == at);
-        let paid = mine.filter(|(head, _)| matches!(head.kind, Kind::Part | Kind::Last));
+        let paid = mine.filter(|(head, _)| matches!(head.kind, FrameKind::Part | FrameKind::Last));
         let used: u64 = paid.map(|(_, bytes)| cost(bytes.len() as u64)).sum();
         let granted = self.to_writer.iter().map(|(to, told)| match told {
-            Told::Flow(Tell::Grant { bytes }) if *to == at => *bytes,
+            Told::Flow(ReceiverNotice::Grant { bytes }) if *to == at => *bytes,
             _ => 0,
         });
         let unused = self.to_reader.iter().map(|(of, ask)| match ask {
-            Ask::Unused { bytes } if *of == at => *bytes,
+            SenderNotice::Unused { bytes } if *of == at => *bytes,
             _ => 0,
         });
         used + granted.chain(unused).sum::<u64>()
@@ -226,8 +230,8 @@ impl Ends {
     fn new(number: usize, inflows: &mut Inflows) -> Self {
         let (flow, credit) = inflows.open(PeerId(0)).unwrap();
         Self {
-            outgoing: Outgoing::new(number as u32, credit),
-            incoming: Incoming::new(flow),
+            outgoing: ChannelOutflow::new(number as u32, credit),
+            incoming: ChannelInflow::new(flow),
             writing: None,
             wrote: 0,
             messages: 0,
@@ -286,7 +290,7 @@ impl Ends {
         self.outgoing.abort();
     }
 
-    fn hear(&mut self, tell: Tell) {
+    fn hear(&mut self, tell: ReceiverNotice) {
         let before = self.outgoing.halted();
         self.outgoing.hear(tell).expect("nobody lies");
         if self.outgoing.halted() != before {
@@ -303,16 +307,16 @@ impl Ends {
                 break;
             }
             match self.incoming.next() {
-                Next::Part(memory) => self.read.extend(memory.bytes()),
-                Next::Last(memory) => {
+                NextPart::Part(memory) => self.read.extend(memory.bytes()),
+                NextPart::Last(memory) => {
                     self.read.extend(memory.bytes());
                     self.whole();
                 }
-                Next::Aborted => {
+                NextPart::Aborted => {
                     self.aborted += 1;
                     self.reading = false;
                 }
-                Next::Nothing => break,
+                NextPart::Nothing => break,
             }
             moved = true;
         }
@@ -322,9 +326,9 @@ impl Ends {
     fn begin(&mut self) -> bool {
         self.read.clear();
         match self.incoming.begin() {
-            Begin::Message => self.reading = true,
-            Begin::Ended => self.ended = true,
-            Begin::Nothing => {}
+            MessageBegin::Message => self.reading = true,
+            MessageBegin::Ended => self.ended = true,
+            MessageBegin::Nothing => {}
         }
         self.reading
     }

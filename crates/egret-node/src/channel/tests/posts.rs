@@ -7,28 +7,28 @@ use std::task::{Context, Poll, Waker};
 
 use egret_net::vi::Segment;
 
-use crate::channel::WriteError;
-use crate::channel::outgoing::Outgoing;
-use crate::channel::posting::{Post, Posted};
-use crate::channel::writing::Writing;
-use crate::flow::{Tell, cost};
-use crate::link::{Fate, Head, Kind, LinkError};
-use crate::links::slots::Slots;
+use crate::channel::ChannelError;
+use crate::channel::outflow::ChannelOutflow;
+use crate::channel::post::{Post, PostOutcome};
+use crate::channel::writer_state::WriterState;
+use crate::flow::{ReceiverNotice, cost};
+use crate::links::{Fate, FrameHead, FrameKind, LinkError};
+use crate::slots::SlotTable;
 
 /// A channel that may send so much.
-fn writing(credit: u64) -> Writing {
-    let mut writing = Writing::new(Slots::default().insert(()));
-    writing.opened(Outgoing::new(2, credit), 2).unwrap();
+fn writing(credit: u64) -> WriterState {
+    let mut writing = WriterState::new(SlotTable::default().insert(()));
+    writing.opened(ChannelOutflow::new(2, credit), 2).unwrap();
     writing
 }
 
 /// Lets a channel send so much more.
-fn grant(writing: &mut Writing, bytes: u64) {
-    writing.outgoing(|outgoing| outgoing.hear(Tell::Grant { bytes }).unwrap());
+fn grant(writing: &mut WriterState, bytes: u64) {
+    writing.outgoing(|outgoing| outgoing.hear(ReceiverNotice::Grant { bytes }).unwrap());
 }
 
 /// Posts a message of parts of so many bytes.
-fn post(writing: &mut Writing, parts: &[usize]) -> (Posted, Arc<Segment>) {
+fn post(writing: &mut WriterState, parts: &[usize]) -> (PostOutcome, Arc<Segment>) {
     let kept = Arc::new(Segment::from(vec![7_u8; *parts.iter().max().unwrap()]));
     let parts = parts.iter().map(|len| Segment::part_of(&kept, 0..*len)).collect();
     let (post, posted) = Post::new(parts, Vec::new());
@@ -37,17 +37,17 @@ fn post(writing: &mut Writing, parts: &[usize]) -> (Posted, Arc<Segment>) {
 }
 
 /// What goes now.
-fn frames(writing: &mut Writing) -> Vec<(Head, u64)> {
+fn frames(writing: &mut WriterState) -> Vec<(FrameHead, u64)> {
     std::iter::from_fn(|| writing.poll_frame())
-        .map(|frame| (Head::from_bits(frame.tag()).unwrap(), frame.len()))
+        .map(|frame| (FrameHead::from_bits(frame.tag()).unwrap(), frame.len()))
         .collect()
 }
 
-fn kinds(writing: &mut Writing) -> Vec<(Kind, u64)> {
+fn kinds(writing: &mut WriterState) -> Vec<(FrameKind, u64)> {
     frames(writing).into_iter().map(|(head, len)| (head.kind, len)).collect()
 }
 
-fn outcome(posted: &mut Posted) -> Option<Result<(), WriteError>> {
+fn outcome(posted: &mut PostOutcome) -> Option<Result<(), ChannelError>> {
     match Pin::new(posted).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => Some(outcome),
         Poll::Pending => None,
@@ -84,12 +84,15 @@ fn a_post_that_is_taken_back_does_not_go_and_others_do() {
     let mut writing = writing(cost(10));
     let [mut first, mut second, mut third] =
         [[10, 20], [10, 30], [10, 40]].map(|parts| post(&mut writing, &parts));
-    assert_eq!(kinds(&mut writing), [(Kind::Part, 10)]);
+    assert_eq!(kinds(&mut writing), [(FrameKind::Part, 10)]);
     for posted in [&first.0, &second.0] {
         writing.withdraw(posted);
     }
     grant(&mut writing, 1000);
-    assert_eq!(kinds(&mut writing), [(Kind::Abort, 0), (Kind::Part, 10), (Kind::Last, 40)]);
+    assert_eq!(
+        kinds(&mut writing),
+        [(FrameKind::Abort, 0), (FrameKind::Part, 10), (FrameKind::Last, 40)]
+    );
     for (posted, kept) in [&mut first, &mut second] {
         assert!(matches!(outcome(posted), Some(Err(_))));
         assert_eq!(Arc::strong_count(kept), 1);
@@ -103,16 +106,16 @@ fn a_post_that_is_taken_back_does_not_go_and_others_do() {
 fn nobody_reads_what_waits_any_more() {
     let mut writing = writing(cost(10));
     let mut all = [[10, 20], [10, 30]].map(|parts| post(&mut writing, &parts));
-    assert_eq!(kinds(&mut writing), [(Kind::Part, 10)]);
-    writing.outgoing(Outgoing::stop);
-    assert_eq!(kinds(&mut writing), [(Kind::Abort, 0), (Kind::End, 0)]);
+    assert_eq!(kinds(&mut writing), [(FrameKind::Part, 10)]);
+    writing.outgoing(ChannelOutflow::stop);
+    assert_eq!(kinds(&mut writing), [(FrameKind::Abort, 0), (FrameKind::End, 0)]);
     for (posted, kept) in &mut all {
-        assert_eq!(outcome(posted), Some(Err(WriteError::Stopped)));
+        assert_eq!(outcome(posted), Some(Err(ChannelError::ReaderGone)));
         assert_eq!(Arc::strong_count(kept), 1);
     }
     let (mut late, _) = post(&mut writing, &[10]);
     assert_eq!(kinds(&mut writing), []);
-    assert_eq!(outcome(&mut late), Some(Err(WriteError::Stopped)));
+    assert_eq!(outcome(&mut late), Some(Err(ChannelError::ReaderGone)));
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn a_link_that_dies_says_what_became_of_each() {
     writing.died(&why);
     assert_eq!(outcome(&mut all[2].0), None);
     writing.came_back(went[2].0, Some(Fate::NotDelivered));
-    let lost = |fate| Some(Err(WriteError::Link { why: why.clone(), fate }));
+    let lost = |fate| Some(Err(ChannelError::Lost { why: why.clone(), fate }));
     let fates = [Some(Ok(())), lost(Fate::Unknown), lost(Fate::NotDelivered)];
     for ((posted, kept), fate) in
         all.iter_mut().zip(fates.into_iter().chain([lost(Fate::NotDelivered)]))
@@ -146,7 +149,10 @@ fn a_channel_ends_behind_what_was_posted() {
     assert_eq!(kinds(&mut writing), []);
     grant(&mut writing, cost(10));
     let went = frames(&mut writing);
-    assert_eq!(went.iter().map(|(head, _)| head.kind).collect::<Vec<_>>(), [Kind::Last, Kind::End]);
+    assert_eq!(
+        went.iter().map(|(head, _)| head.kind).collect::<Vec<_>>(),
+        [FrameKind::Last, FrameKind::End]
+    );
     assert!(!writing.is_done());
     went.iter().for_each(|(head, _)| writing.came_back(*head, None));
     assert_eq!(outcome(&mut posted), Some(Ok(())));

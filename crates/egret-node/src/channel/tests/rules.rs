@@ -1,37 +1,40 @@
 //! What an end does with a peer that breaks the rules, and single cases worth a name.
 
 use super::model::Duct;
-use crate::channel::incoming::{
-    ABORT_OUTSIDE, AFTER_END, Begin, END_INSIDE, Incoming, Memory, Next,
+use crate::channel::inflow::{
+    ABORT_OUTSIDE, AFTER_END, ChannelInflow, END_INSIDE, MessageBegin, NextPart, PartMemory,
 };
-use crate::channel::outgoing::{Halt, Outgoing};
+use crate::channel::outflow::{ChannelOutflow, WriteHalt};
 use crate::flow::inflows::{NO_CREDIT, NOT_UNUSED, WANTS_TOO_FAR};
-use crate::flow::{Ask, Budget, FRAME_BYTES, FlowTerms, Inflows, NeverFits, PeerId, Tell, cost};
-use crate::link::{Head, Kind};
+use crate::flow::{
+    FRAME_BYTES, FlowBudget, FlowTerms, Inflows, NeverFits, PeerId, ReceiverNotice, SenderNotice,
+    cost,
+};
+use crate::links::{FrameHead, FrameKind};
 
-fn reader() -> (Incoming, Inflows) {
-    let mut inflows = Inflows::new(Budget::new(FlowTerms::of(1 << 20)));
+fn reader() -> (ChannelInflow, Inflows) {
+    let mut inflows = Inflows::new(FlowBudget::new(FlowTerms::of(1 << 20)));
     let (flow, _) = inflows.open(PeerId(0)).unwrap();
-    (Incoming::new(flow), inflows)
+    (ChannelInflow::new(flow), inflows)
 }
 
 /// What the writer of a flow is told when it wants so much.
-fn wants(inflows: &mut Inflows, incoming: &Incoming, len: u64) -> Option<Tell> {
-    inflows.hear(incoming.flow(), Ask::Want { upto: cost(len), len }).unwrap();
+fn wants(inflows: &mut Inflows, incoming: &ChannelInflow, len: u64) -> Option<ReceiverNotice> {
+    inflows.hear(incoming.flow(), SenderNotice::Want { upto: cost(len), len }).unwrap();
     inflows.poll().map(|(_, tell)| tell)
 }
 
-fn small(len: usize) -> Memory {
-    Memory::Small(vec![1; len])
+fn small(len: usize) -> PartMemory {
+    PartMemory::Small(vec![1; len])
 }
 
 pub(super) fn credit_is_checked() {
     let (mut incoming, mut inflows) = reader();
     let frames = inflows.left(incoming.flow()) / cost(256);
     for _ in 0..frames {
-        incoming.hear(Kind::Part, small(256), &mut inflows).unwrap();
+        incoming.hear(FrameKind::Part, small(256), &mut inflows).unwrap();
     }
-    assert_eq!(incoming.hear(Kind::Part, small(256), &mut inflows), Err(NO_CREDIT));
+    assert_eq!(incoming.hear(FrameKind::Part, small(256), &mut inflows), Err(NO_CREDIT));
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn a_part_without_credit_is_a_lie() {
 #[test]
 fn parts_without_bytes_are_not_for_free() {
     let (mut incoming, mut inflows) = reader();
-    let mut hear = || incoming.hear(Kind::Last, small(0), &mut inflows);
+    let mut hear = || incoming.hear(FrameKind::Last, small(0), &mut inflows);
     let frames = (0..).take_while(|_| hear().is_ok()).count();
     assert_eq!(frames as u64, (16 << 10) / FRAME_BYTES);
 }
@@ -51,25 +54,25 @@ fn parts_without_bytes_are_not_for_free() {
 fn other_lies() {
     let (mut incoming, mut inflows) = reader();
     let flow = incoming.flow();
-    assert_eq!(incoming.hear(Kind::Abort, small(0), &mut inflows), Err(ABORT_OUTSIDE));
+    assert_eq!(incoming.hear(FrameKind::Abort, small(0), &mut inflows), Err(ABORT_OUTSIDE));
     let granted = 16 << 10;
     for (upto, len) in [(u64::MAX, 10), (granted + cost(10) + 1, 10), (10, 10_000)] {
-        assert_eq!(inflows.hear(flow, Ask::Want { upto, len }), Err(WANTS_TOO_FAR));
+        assert_eq!(inflows.hear(flow, SenderNotice::Want { upto, len }), Err(WANTS_TOO_FAR));
     }
-    assert_eq!(inflows.hear(flow, Ask::Unused { bytes: granted + 1 }), Err(NOT_UNUSED));
+    assert_eq!(inflows.hear(flow, SenderNotice::Unused { bytes: granted + 1 }), Err(NOT_UNUSED));
     let mut hear = |kind, len| incoming.hear(kind, small(len), &mut inflows);
-    hear(Kind::Part, 1).unwrap();
-    assert_eq!(hear(Kind::End, 0), Err(END_INSIDE));
-    hear(Kind::Last, 1).unwrap();
-    hear(Kind::End, 0).unwrap();
-    assert_eq!(hear(Kind::Part, 1), Err(AFTER_END));
+    hear(FrameKind::Part, 1).unwrap();
+    assert_eq!(hear(FrameKind::End, 0), Err(END_INSIDE));
+    hear(FrameKind::Last, 1).unwrap();
+    hear(FrameKind::End, 0).unwrap();
+    assert_eq!(hear(FrameKind::Part, 1), Err(AFTER_END));
 }
 
 #[test]
 fn wants_beyond_measure_cost_nothing() {
     let (incoming, mut inflows) = reader();
     for len in [1 << 30, u64::MAX / 2, u64::MAX - 1000] {
-        let refusal = Tell::Refuse { upto: cost(len), most: 392 << 10 };
+        let refusal = ReceiverNotice::Refuse { upto: cost(len), most: 392 << 10 };
         assert_eq!(wants(&mut inflows, &incoming, len), Some(refusal));
     }
     assert_eq!(inflows.budget.free(), (1 << 20) - (16 << 10));
@@ -78,44 +81,48 @@ fn wants_beyond_measure_cost_nothing() {
 #[test]
 fn an_abort_is_an_error_for_its_message_only() {
     let (mut incoming, mut inflows) = reader();
-    for (kind, len) in
-        [(Kind::Last, 1), (Kind::Part, 2), (Kind::Part, 3), (Kind::Abort, 0), (Kind::Last, 4)]
-    {
+    for (kind, len) in [
+        (FrameKind::Last, 1),
+        (FrameKind::Part, 2),
+        (FrameKind::Part, 3),
+        (FrameKind::Abort, 0),
+        (FrameKind::Last, 4),
+    ] {
         incoming.hear(kind, small(len), &mut inflows).unwrap();
     }
-    assert_eq!(incoming.begin(), Begin::Message);
-    assert!(matches!(incoming.next(), Next::Last(memory) if memory.len() == 1));
-    assert_eq!(incoming.begin(), Begin::Message);
-    assert!(matches!(incoming.next(), Next::Aborted), "its parts are dropped");
-    assert_eq!(incoming.begin(), Begin::Message);
-    assert!(matches!(incoming.next(), Next::Last(memory) if memory.len() == 4));
-    assert_eq!(incoming.begin(), Begin::Nothing);
+    assert_eq!(incoming.begin(), MessageBegin::Message);
+    assert!(matches!(incoming.next(), NextPart::Last(memory) if memory.len() == 1));
+    assert_eq!(incoming.begin(), MessageBegin::Message);
+    assert!(matches!(incoming.next(), NextPart::Aborted), "its parts are dropped");
+    assert_eq!(incoming.begin(), MessageBegin::Message);
+    assert!(matches!(incoming.next(), NextPart::Last(memory) if memory.len() == 4));
+    assert_eq!(incoming.begin(), MessageBegin::Nothing);
     incoming.settle(&mut inflows);
     assert_eq!(inflows.budget.held(incoming.flow()), inflows.left(incoming.flow()));
 }
 
-fn tags(outgoing: &mut Outgoing) -> Vec<(Kind, u64)> {
+fn tags(outgoing: &mut ChannelOutflow) -> Vec<(FrameKind, u64)> {
     std::iter::from_fn(|| outgoing.poll_frame())
-        .map(|frame| (Head::from_bits(frame.tag()).unwrap().kind, frame.len()))
+        .map(|frame| (FrameHead::from_bits(frame.tag()).unwrap().kind, frame.len()))
         .collect()
 }
 
 pub(super) fn an_abort_takes_back_what_waits() {
-    let mut outgoing = Outgoing::new(2, cost(10));
+    let mut outgoing = ChannelOutflow::new(2, cost(10));
     for len in [10, 20, 30] {
         outgoing.part(vec![0_u8; len].into()).unwrap();
     }
-    assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
-    let want = Ask::Want { upto: cost(10) + cost(20), len: 20 };
+    assert_eq!(tags(&mut outgoing), [(FrameKind::Part, 10)]);
+    let want = SenderNotice::Want { upto: cost(10) + cost(20), len: 20 };
     assert_eq!(outgoing.flow.poll_ask(), Some(want));
     assert_eq!(outgoing.flow.poll_ask(), None, "it asks once");
     outgoing.abort();
     outgoing.begin();
     outgoing.part(vec![0_u8; 5].into()).unwrap();
     outgoing.abort();
-    outgoing.hear(Tell::Grant { bytes: 1000 }).unwrap();
+    outgoing.hear(ReceiverNotice::Grant { bytes: 1000 }).unwrap();
     outgoing.end();
-    assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0), (Kind::End, 0)]);
+    assert_eq!(tags(&mut outgoing), [(FrameKind::Abort, 0), (FrameKind::End, 0)]);
     assert!(outgoing.is_over());
 }
 
@@ -125,22 +132,22 @@ fn what_waits_of_an_aborted_message_never_goes() {
 }
 
 pub(super) fn a_refusal_is_for_one_message() {
-    let mut outgoing = Outgoing::new(2, 1000);
+    let mut outgoing = ChannelOutflow::new(2, 1000);
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     outgoing.part(vec![0_u8; 100_000].into()).unwrap();
     outgoing.part(vec![0_u8; 10].into()).unwrap();
-    assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
+    assert_eq!(tags(&mut outgoing), [(FrameKind::Part, 10)]);
     let upto = cost(10) + cost(100_000);
-    assert_eq!(outgoing.flow.poll_ask(), Some(Ask::Want { upto, len: 100_000 }));
-    outgoing.hear(Tell::Refuse { upto, most: 5000 }).unwrap();
-    assert!(outgoing.hear(Tell::Refuse { upto, most: 5000 }).is_err(), "it asked once");
-    assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0)]);
+    assert_eq!(outgoing.flow.poll_ask(), Some(SenderNotice::Want { upto, len: 100_000 }));
+    outgoing.hear(ReceiverNotice::Refuse { upto, most: 5000 }).unwrap();
+    assert!(outgoing.hear(ReceiverNotice::Refuse { upto, most: 5000 }).is_err(), "it asked once");
+    assert_eq!(tags(&mut outgoing), [(FrameKind::Abort, 0)]);
     let never = NeverFits { bytes: cost(100_000), most: 5000 };
     let (halt, memory) = outgoing.part(vec![0_u8; 3].into()).unwrap_err();
-    assert_eq!((halt, memory.len()), (Halt::Refused(never), 3), "the memory comes back");
+    assert_eq!((halt, memory.len()), (WriteHalt::Refused(never), 3), "the memory comes back");
     outgoing.begin();
     outgoing.last(Some(vec![0_u8; 7].into())).unwrap();
-    assert_eq!(tags(&mut outgoing), [(Kind::Last, 7)]);
+    assert_eq!(tags(&mut outgoing), [(FrameKind::Last, 7)]);
 }
 
 #[test]
@@ -150,14 +157,14 @@ fn a_part_that_never_fits_costs_its_message_and_no_other() {
 
 #[test]
 fn a_writer_that_nobody_reads_ends() {
-    let mut outgoing = Outgoing::new(2, 1000);
+    let mut outgoing = ChannelOutflow::new(2, 1000);
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     assert_eq!(tags(&mut outgoing).len(), 1);
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     outgoing.stop();
     outgoing.end();
-    assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0), (Kind::End, 0)]);
-    assert!(matches!(outgoing.last(None), Err((Halt::Stopped, None))));
+    assert_eq!(tags(&mut outgoing), [(FrameKind::Abort, 0), (FrameKind::End, 0)]);
+    assert!(matches!(outgoing.last(None), Err((WriteHalt::Stopped, None))));
 }
 
 #[test]
@@ -165,18 +172,18 @@ fn credit_that_is_not_used_comes_back() {
     let (incoming, mut inflows) = reader();
     let flow = incoming.flow();
     let bytes = cost(40_000) - (16 << 10);
-    assert_eq!(wants(&mut inflows, &incoming, 40_000), Some(Tell::Grant { bytes }));
+    assert_eq!(wants(&mut inflows, &incoming, 40_000), Some(ReceiverNotice::Grant { bytes }));
     assert_eq!(inflows.poll(), None, "nobody waits for it");
     let (other, _) = inflows.open(PeerId(0)).unwrap();
     assert_eq!(inflows.budget.want(other, 380 << 10, 380 << 10), Ok(0));
     let keep = 16 << 10;
-    inflows.hear(flow, Ask::Withdraw).unwrap();
-    assert_eq!(inflows.poll(), Some((flow, Tell::Recall { keep })));
-    let mut outgoing = Outgoing::new(0, cost(40_000));
-    outgoing.hear(Tell::Recall { keep }).unwrap();
-    assert_eq!(outgoing.flow.poll_ask(), Some(Ask::Unused { bytes }));
+    inflows.hear(flow, SenderNotice::Withdraw).unwrap();
+    assert_eq!(inflows.poll(), Some((flow, ReceiverNotice::Recall { keep })));
+    let mut outgoing = ChannelOutflow::new(0, cost(40_000));
+    outgoing.hear(ReceiverNotice::Recall { keep }).unwrap();
+    assert_eq!(outgoing.flow.poll_ask(), Some(SenderNotice::Unused { bytes }));
     assert_eq!(inflows.poll(), None, "it is asked once");
-    inflows.hear(flow, Ask::Unused { bytes }).unwrap();
+    inflows.hear(flow, SenderNotice::Unused { bytes }).unwrap();
     assert_eq!((inflows.budget.held(flow), inflows.left(flow)), (keep, keep));
 }
 
@@ -209,11 +216,11 @@ pub(super) fn promises_are_kept() {
     let (mut incoming, mut inflows) = reader();
     let (other, _) = inflows.open(PeerId(0)).unwrap();
     let credit = wants(&mut inflows, &incoming, 100 << 10);
-    assert!(matches!(credit, Some(Tell::Grant { .. })), "there is room for it");
+    assert!(matches!(credit, Some(ReceiverNotice::Grant { .. })), "there is room for it");
     let most = inflows.budget.most();
     assert_eq!(inflows.budget.want(other, most, most - (16 << 10)), Ok(0), "no room for that");
     assert_eq!(inflows.poll(), None, "its piece is on the way");
-    incoming.hear(Kind::Last, small(1), &mut inflows).unwrap();
+    incoming.hear(FrameKind::Last, small(1), &mut inflows).unwrap();
     assert!(inflows.poll().is_some(), "it sent another, and has more than it needs");
 }
 

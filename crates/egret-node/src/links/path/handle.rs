@@ -1,30 +1,29 @@
-//! What a program has of a path.
+//! Handles of programs to paths.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use egret_net::rt::Deadline;
-use egret_net::vi::{EAGER_MAX, Lane, SendError, Vi};
-use thiserror::Error;
+use egret_net::vi::{EAGER_MAX, Lane, PostError, Vi};
 
-use super::head::Head;
-use crate::am::Run;
-use crate::link::{LinkError, LinkUpError};
+use super::head::PathHead;
+use crate::am::UpcallHandler;
+use crate::links::LinkError;
 use crate::links::Links;
-use crate::links::core::{Core, Stopped};
-use crate::links::slots::Key;
+use crate::links::core::{LinksCore, WaitStopped};
+use crate::slots::SlotKey;
 
-/// Sends small messages to the peer of a link that may be lost: for what is stale soon, such as
-/// the state of a game, or that somebody is still there.
+/// Sends small messages, which may be lost, to the peer of a link: for data that is stale soon, such
+/// as the state of a game or a sign of life.
 ///
-/// A message names a port, and runs the [handler](Links::on_path) of that port. It may be lost or
-/// overtaken, and comes neither twice nor damaged. Sending never waits: a message that finds no
-/// room, here or at the peer, is dropped and counted by the side that drops it. What must arrive
-/// goes by the link.
+/// A message names a port, and runs the [handler](Links::on_path) of that port. A message may be lost
+/// or overtaken, and arrives neither twice nor damaged. Sending never waits: a message for which there
+/// is no room, on this side or at the peer, is dropped and counted by the side that drops it. Data
+/// that must arrive is sent by the link.
 ///
-/// A path ends with its link. Clones are handles to the same one; when the last is gone the path is
-/// closed.
+/// A path ends with its link. Clones are handles to the same path; when the last is dropped the path
+/// is closed.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -56,67 +55,53 @@ use crate::links::slots::Key;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Path {
-    core: Arc<Core>,
-    key: Key,
-    shared: Arc<Shared>,
+    core: Arc<LinksCore>,
+    key: SlotKey,
+    shared: Arc<PathConnection>,
 }
 
-/// What the handles of a path and the links have in common.
+/// The connection of a path, shared by the handles and the table of paths.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct PathConnection {
     pub(super) vi: Vi,
     pub(super) peer: Arc<str>,
     sent: AtomicU64,
-    /// Why there is no path any more.
+    /// Why the path has ended.
     pub(super) ended: OnceLock<LinkError>,
 }
 
-/// Why a path did not take a message.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum PathError {
-    /// The path has ended, mostly with its link, for this reason. [`Links::wait_path`] makes another.
-    #[error("the path is no more: {0}")]
-    Ended(LinkError),
-    /// More bytes than a message of a path has.
-    #[error("a message of {len} bytes; one of a path has at most {max}")]
-    TooLarge {
-        /// Bytes of the parts together.
-        len: usize,
-        /// [`PATH_MAX`].
-        max: usize,
-    },
-}
-
-/// Bytes of the largest message of a path: of an eager one without the head.
-pub const PATH_MAX: usize = EAGER_MAX - Head::LEN;
+/// Bytes of the largest message of a path: of an eager message without the head. [`Path`] has an
+/// example.
+pub const PATH_MAX: usize = EAGER_MAX - PathHead::LEN;
 
 impl Path {
-    /// Sends the bytes of `parts`, behind each other, as one message to a port of the peer. Never
-    /// waits, also in a handler. That it was sent does not mean that it arrives.
+    /// Sends the bytes of `parts`, one after the other, as one message to a port of the peer. Never
+    /// waits, also in a handler. A message that was sent may still be lost.
     ///
     /// # Errors
     ///
-    /// If it is too large, or the path has ended; not if it was dropped.
-    pub fn send(&self, port: u64, parts: &[&[u8]]) -> Result<(), PathError> {
+    /// [`PathTooLarge`](LinkError::PathTooLarge) or [`PathEnded`](LinkError::PathEnded); none if the
+    /// message was dropped.
+    pub fn send(&self, port: u64, parts: &[&[u8]]) -> Result<(), LinkError> {
         let shared = &*self.shared;
         let len = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
         if len > PATH_MAX {
-            return Err(PathError::TooLarge { len, max: PATH_MAX });
+            return Err(LinkError::PathTooLarge { len, max: PATH_MAX });
         }
         let number = shared.sent.fetch_add(1, Ordering::Relaxed) + 1;
         #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
-        let head = Head::of(port, number as u32, parts).to_bytes();
+        let head = PathHead::of(port, number as u32, parts).to_bytes();
         let sent = match parts {
             [] => shared.vi.send_eager(Lane::Talk, port, &[&head]),
             [bytes] => shared.vi.send_eager(Lane::Talk, port, &[&head, bytes]),
             [a, b] => shared.vi.send_eager(Lane::Talk, port, &[&head, a, b]),
             _ => shared.vi.send_eager(Lane::Talk, port, &[&head, &parts.concat()]),
         };
-        let Err(SendError::Closed(why)) = sent else { return Ok(()) };
+        let Err(PostError::Broken(why)) = sent else { return Ok(()) };
         shared.sent.fetch_sub(1, Ordering::Relaxed);
         let ended = shared.ended.get().cloned();
-        Err(PathError::Ended(ended.unwrap_or_else(|| LinkError::of(&shared.peer, &why))))
+        let why = ended.unwrap_or_else(|| LinkError::of(&shared.peer, &why));
+        Err(LinkError::PathEnded(Box::new(why)))
     }
 
     /// The host of the peer.
@@ -125,7 +110,7 @@ impl Path {
         &self.shared.peer
     }
 
-    /// Messages that were sent, those that were dropped included.
+    /// Messages that were sent, dropped ones included.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
@@ -138,14 +123,14 @@ impl Path {
         self.shared.vi.counters().dropped
     }
 
-    /// Why there is no path any more; `None` while there is one.
+    /// Why the path has ended; `None` before.
     #[must_use]
     pub fn ended(&self) -> Option<LinkError> {
         self.shared.ended.get().cloned()
     }
 }
 
-impl Shared {
+impl PathConnection {
     pub(super) fn new(vi: Vi) -> Arc<Self> {
         let peer = Arc::from(vi.peer());
         Arc::new(Self { vi, peer, sent: AtomicU64::new(0), ended: OnceLock::new() })
@@ -178,21 +163,17 @@ impl Links {
     ///
     /// # Errors
     ///
-    /// As of [`wait_connect`](Self::wait_connect). [`LinkUpError::Connect`] also says that the nic
+    /// As of [`wait_connect`](Self::wait_connect). [`LinkError::Connect`] also says that the nic
     /// does not offer the unreliable level, or that the peer's does not.
-    pub fn wait_path(
-        &self,
-        host: &str,
-        deadline: impl Into<Deadline>,
-    ) -> Result<Path, LinkUpError> {
+    pub fn wait_path(&self, host: &str, deadline: impl Into<Deadline>) -> Result<Path, LinkError> {
         let (core, deadline) = (&self.core, deadline.into());
         let made = core.wait(deadline, |state, waker| state.path_to(host, deadline, waker));
         let (key, shared) = made.unwrap_or_else(|stopped| match stopped {
-            Stopped::InHandler => Err(LinkUpError::InHandler),
-            Stopped::TimedOut { waited } => {
+            WaitStopped::InHandler => Err(LinkError::InHandler),
+            WaitStopped::TimedOut { waited } => {
                 let known = core.state.with(|state| state.give_up_path(host));
                 let peer = host.to_owned();
-                Err(known.unwrap_or(LinkUpError::TimedOut { peer, waited }))
+                Err(known.unwrap_or(LinkError::TimedOut { peer, waited }))
             }
         })?;
         Ok(Path { core: Arc::clone(core), key, shared })
@@ -207,7 +188,7 @@ impl Links {
         &self,
         host: &str,
         deadline: D,
-    ) -> impl Future<Output = Result<Path, LinkUpError>> + Send + use<D> {
+    ) -> impl Future<Output = Result<Path, LinkError>> + Send + use<D> {
         let (core, host, deadline) = (Arc::clone(&self.core), host.to_owned(), deadline.into());
         async move {
             let made = core.step(|state, waker| state.path_to(&host, deadline, waker)).await;
@@ -224,7 +205,7 @@ impl Links {
     /// wait already: [`LinkCounters::path_dropped`](crate::link::LinkCounters::path_dropped).
     /// [Closing](Self::close) the links takes all handlers out.
     pub fn on_path(&self, port: u64, handler: impl FnMut(&str, &[u8]) + Send + 'static) {
-        let run = Run::Path(Box::new(handler));
+        let run = UpcallHandler::Path(Box::new(handler));
         // Dropped without any lock: it may own what takes one.
         drop(self.core.state.with(|state| state.set_port(port, run)));
     }

@@ -9,5 +9,5 @@ mod handle;
 mod head;
 mod table;
 
-pub use handle::{PATH_MAX, Path, PathError};
-pub(crate) use table::Paths;
+pub use handle::{PATH_MAX, Path};
+pub(crate) use table::PathTable;

@@ -7,46 +7,47 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{Deadline, Instant};
-use egret_net::sync::behind::{self, Left};
+use egret_net::sync::deferred::{self, DeferredWork};
 use egret_net::vi::{
-    Address, Completion, ConnectError, Connecting, Descriptor, Drain, ListenError, Listener,
+    Address, Completion, ConnectError, Connecting, Descriptor, Drain, Listener, OpenError,
     Reliability, Vi, ViId, ViOptions,
 };
 
 use super::fault::{Fault, planted};
-use super::handle::Shared;
-use super::head::{Came, Head};
-use crate::am::{BundleState, Home, Run, Table, What};
-use crate::link::{LinkError, LinkUpError};
-use crate::links::behind::Waiters;
-use crate::links::core::Fixed;
+use super::handle::PathConnection;
+use super::head::{PathHead, ReceivedNumbers};
+use crate::am::{BundleState, HandlerTable, TableKey, UpcallHandler, UpcallKind};
+use crate::links::LinkError;
+use crate::links::core::LinksSetup;
 use crate::links::opening::{Accepting, accept};
-use crate::links::slots::{Key, Slots};
-use crate::links::state::{Place, State};
+use crate::links::state::LinksState;
+use crate::links::table::ConnectionOwner;
+use crate::links::wakers::WakerList;
+use crate::slots::{SlotKey, SlotTable};
 
 /// The paths of all links.
-pub(crate) struct Paths {
+pub(crate) struct PathTable {
     /// None if the nic does not offer the level.
     listener: Option<Arc<Listener>>,
     accepting: Accepting,
     /// For connections.
     vi: ViOptions,
-    all: Slots<PathState>,
+    all: SlotTable<PathState>,
     /// Those that are being made, by their links.
-    calls: BTreeMap<Key, Calling>,
+    calls: BTreeMap<SlotKey, PathAttempt>,
     /// Where the handlers of ports are.
-    ports: BTreeMap<u64, Home>,
+    ports: BTreeMap<u64, TableKey>,
 }
 
 /// One end of a path.
 struct PathState {
-    shared: Arc<Shared>,
-    link: Key,
+    shared: Arc<PathConnection>,
+    link: SlotKey,
     /// Whether this side made it, and sends.
     is_ours: bool,
     /// Handles that programs have to it.
     handles: usize,
-    came: Came,
+    came: ReceivedNumbers,
     /// Messages that wait for their handlers.
     waiting: u32,
 }
@@ -54,22 +55,22 @@ struct PathState {
 /// How long a call that has failed is kept for who waits for it.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-struct Calling {
+struct PathAttempt {
     connecting: Connecting,
     /// Why there is none, and since when that is known.
     failed: Option<(Instant, ConnectError)>,
-    waiters: Waiters,
+    waiters: WakerList,
 }
 
-impl Paths {
-    pub(crate) fn new(fixed: &Fixed, drain: &Drain) -> Result<Self, ListenError> {
+impl PathTable {
+    pub(crate) fn new(fixed: &LinksSetup, drain: &Drain) -> Result<Self, OpenError> {
         let (reliability, drain) = (Reliability::Unreliable, Some(drain.clone()));
         let vi = ViOptions { reliability, drain, ..fixed.vi.clone() };
         let is_offered = fixed.nic.limits().offers(reliability);
         let listener = is_offered.then(|| fixed.nic.listen(SERVICE, 0, &vi)).transpose()?;
         let listener = listener.map(Arc::new);
         let accepting = accepting(listener.as_ref());
-        let (all, calls, ports) = (Slots::default(), BTreeMap::new(), BTreeMap::new());
+        let (all, calls, ports) = (SlotTable::default(), BTreeMap::new(), BTreeMap::new());
         Ok(Self { listener, accepting, vi, all, calls, ports })
     }
 
@@ -79,7 +80,7 @@ impl Paths {
     }
 
     /// The links that have one.
-    pub(crate) fn links(&self) -> impl Iterator<Item = Key> {
+    pub(crate) fn links(&self) -> impl Iterator<Item = SlotKey> {
         self.all.values().map(|path| path.link).chain(self.calls.keys().copied())
     }
 
@@ -88,7 +89,7 @@ impl Paths {
         self.all.values().map(PathState::dropped).sum()
     }
 
-    fn find(&mut self, link: Key, is_ours: bool) -> Option<(Key, &mut PathState)> {
+    fn find(&mut self, link: SlotKey, is_ours: bool) -> Option<(SlotKey, &mut PathState)> {
         self.all.iter_mut().find(|(_, path)| path.link == link && path.is_ours == is_ours)
     }
 }
@@ -103,20 +104,20 @@ fn accepting(listener: Option<&Arc<Listener>>) -> Accepting {
     listener.map_or_else(|| Box::pin(std::future::pending()) as Accepting, accept)
 }
 
-impl State {
+impl LinksState {
     /// This side's path to a host, which is made if there is none, as is the link.
     pub(super) fn path_to(
         &mut self,
         host: &str,
         deadline: Deadline,
         waker: Option<&Waker>,
-    ) -> Option<Result<(Key, Arc<Shared>), LinkUpError>> {
+    ) -> Option<Result<(SlotKey, Arc<PathConnection>), LinkError>> {
         let link = match self.link_to(host, deadline, waker)? {
             Ok(link) => link,
             Err(why) => return Some(Err(why)),
         };
         if self.closed {
-            return Some(Err(LinkError::Closed.into()));
+            return Some(Err(LinkError::Closed));
         }
         if self.paths.find(link, true).is_none() {
             let now = self.fixed.nic.now();
@@ -127,8 +128,8 @@ impl State {
                 let mut to = Address::new(host, SERVICE, 0);
                 to.key = self.links.get(link).and_then(|line| line.key());
                 let connecting = self.fixed.nic.connect(&to, &self.paths.vi, deadline);
-                let (failed, waiters) = (None, Waiters::default());
-                self.paths.calls.insert(link, Calling { connecting, failed, waiters });
+                let (failed, waiters) = (None, WakerList::default());
+                self.paths.calls.insert(link, PathAttempt { connecting, failed, waiters });
             }
             self.connect_paths();
         }
@@ -146,13 +147,13 @@ impl State {
     }
 
     /// Nobody has answered in time. Others that wait for the same call anew.
-    pub(super) fn give_up_path(&mut self, host: &str) -> Option<LinkUpError> {
-        let Some(link) = self.hosts.get(host) else { return self.give_up(host) };
-        let mut call = self.paths.calls.remove(link)?;
+    pub(super) fn give_up_path(&mut self, host: &str) -> Option<LinkError> {
+        let Some(link) = self.links.to_host(host) else { return self.give_up(host) };
+        let mut call = self.paths.calls.remove(&link)?;
         call.waiters.wake();
         // Who drives has no waker.
         self.fixed.nic.wake();
-        call.failed.map(|(_, why)| LinkUpError::Connect(why))
+        call.failed.map(|(_, why)| LinkError::Connect(why))
     }
 
     /// Looks after those that are being made: somebody has connected, or was connected.
@@ -188,7 +189,7 @@ impl State {
 
     /// A peer has made a path, in place of the one before. Who has no link gets none.
     fn let_path_in(&mut self, vi: Vi) {
-        let link = self.hosts.get(vi.peer()).copied();
+        let link = self.links.to_host(vi.peer());
         // The same process has the link.
         let link = link
             .filter(|link| self.links.get(*link).is_some_and(|line| line.key() == vi.peer_key()));
@@ -205,21 +206,21 @@ impl State {
         self.add_path(link, vi, false);
     }
 
-    fn add_path(&mut self, link: Key, vi: Vi, is_ours: bool) {
+    fn add_path(&mut self, link: SlotKey, vi: Vi, is_ours: bool) {
         // It completes when the connection ends: nothing else is posted by either side.
         if vi.post_recv(Descriptor::new(vec![0_u8; 1])).is_err() {
             return;
         }
-        let (id, shared) = (vi.id(), Shared::new(vi));
-        let (handles, came, waiting) = (0, Came::default(), 0);
+        let (id, shared) = (vi.id(), PathConnection::new(vi));
+        let (handles, came, waiting) = (0, ReceivedNumbers::default(), 0);
         let path = PathState { shared, link, is_ours, handles, came, waiting };
         let key = self.paths.all.insert(path);
-        self.set_place(id, Some(Place::Path(key)));
+        self.connections.insert(id, ConnectionOwner::Path(key));
     }
 
     /// The connection of a path has ended, or the peer has posted what no honest one does.
     #[cold]
-    pub(crate) fn path_broke(&mut self, path: Key, completion: &Completion) {
+    pub(crate) fn path_broke(&mut self, path: SlotKey, completion: &Completion) {
         let Some(known) = self.paths.all.get(path) else { return };
         let why = match &completion.status {
             Ok(()) => {
@@ -231,18 +232,18 @@ impl State {
         self.end_path(path, why);
     }
 
-    fn end_path(&mut self, path: Key, why: LinkError) {
+    fn end_path(&mut self, path: SlotKey, why: LinkError) {
         if let Some(path) = self.paths.all.remove(path) {
             // Before it is closed: who sends is to find the reason.
             let _ = path.shared.ended.set(why);
             self.counters.path_dropped += path.dropped();
             path.shared.vi.disconnect();
-            self.set_place(path.shared.vi.id(), None);
+            self.connections.remove(path.shared.vi.id());
         }
     }
 
     /// A link has ended, and its paths with it.
-    pub(crate) fn end_paths(&mut self, link: Key, why: &LinkError) {
+    pub(crate) fn end_paths(&mut self, link: SlotKey, why: &LinkError) {
         if planted(Fault::Outlives) {
             return;
         }
@@ -254,12 +255,12 @@ impl State {
         self.paths.calls.remove(&link).into_iter().for_each(|mut call| call.waiters.wake());
     }
 
-    pub(super) fn add_path_handle(&mut self, path: Key) {
+    pub(super) fn add_path_handle(&mut self, path: SlotKey) {
         self.paths.all.get(path).into_iter().for_each(|path| path.handles += 1);
     }
 
     /// A handle goes, and with the last one the path.
-    pub(super) fn drop_path_handle(&mut self, path: Key) {
+    pub(super) fn drop_path_handle(&mut self, path: SlotKey) {
         if let Some(known) = self.paths.all.get(path) {
             known.handles -= 1;
             if known.handles == 0 {
@@ -269,22 +270,22 @@ impl State {
     }
 
     /// Sets what runs for a port. The one before is to be dropped without a lock.
-    pub(super) fn set_port(&mut self, port: u64, run: Run) -> Option<Run> {
+    pub(super) fn set_port(&mut self, port: u64, run: UpcallHandler) -> Option<UpcallHandler> {
         if self.closed {
             return Some(run);
         }
         let Self { paths, bundles, .. } = self;
         let home = *paths.ports.entry(port).or_insert_with(|| {
             let mut state = BundleState::default();
-            let table = state.tables.insert(Table::default());
-            Home { bundle: bundles.insert(state), table }
+            let table = state.tables.insert(HandlerTable::default());
+            TableKey { bundle: bundles.insert(state), table }
         });
         let table = bundles.get(home.bundle)?.tables.get(home.table)?;
-        table.set(Table::ON_PATH, Some(run))
+        table.set(HandlerTable::ON_PATH, Some(run))
     }
 
     /// Takes out what runs for a port, to be dropped without a lock.
-    pub(super) fn take_port(&mut self, port: u64) -> Option<Table> {
+    pub(super) fn take_port(&mut self, port: u64) -> Option<HandlerTable> {
         let home = self.paths.ports.remove(&port)?;
         let table = self.bundles.get(home.bundle)?.tables.remove(home.table);
         self.forget_bundle(home.bundle);
@@ -295,7 +296,8 @@ impl State {
     pub(crate) fn close_ports(&mut self) {
         let ports: Vec<u64> = self.paths.ports.keys().copied().collect();
         for table in ports.into_iter().filter_map(|port| self.take_port(port)).collect::<Vec<_>>() {
-            if let Err(left) = behind::leave(Left::Does(Box::new(move || drop(table)))) {
+            if let Err(left) = deferred::defer(DeferredWork::Closure(Box::new(move || drop(table))))
+            {
                 left.run();
             }
         }
@@ -311,9 +313,9 @@ impl State {
     }
 
     fn path_said(&mut self, vi: ViId, port: u64, message: &[u8]) {
-        let Some(Place::Path(key)) = self.place(vi) else { return };
+        let Some(ConnectionOwner::Path(key)) = self.connections.owner(vi) else { return };
         let Some(path) = self.paths.all.get(key) else { return };
-        let message = Head::open(port, message).filter(|(number, _)| path.came.take(*number));
+        let message = PathHead::open(port, message).filter(|(number, _)| path.came.take(*number));
         let mut home = self.paths.ports.get(&port);
         if planted(Fault::OtherPort) {
             home = self.paths.ports.values().next();
@@ -325,13 +327,13 @@ impl State {
         };
         path.waiting += 1;
         let peer = Arc::clone(&path.shared.peer);
-        let what = What::Path { path: key, peer, bytes: self.copied(bytes) };
-        let upcall = self.upcall(Key::default(), home, what, Instant::default());
+        let what = UpcallKind::Path { path: key, peer, bytes: self.copied(bytes) };
+        let upcall = self.upcall(SlotKey::default(), home, what, Instant::default());
         self.upcalls.push_back(upcall);
     }
 
     /// The handler of a message has run, or there was none any more.
-    pub(crate) fn path_served(&mut self, path: Key, bytes: Vec<u8>, has_run: bool) {
+    pub(crate) fn path_served(&mut self, path: SlotKey, bytes: Vec<u8>, has_run: bool) {
         self.paths.all.get(path).into_iter().for_each(|path| path.waiting -= 1);
         self.counters.path_received += u64::from(has_run);
         self.counters.path_dropped += u64::from(!has_run);

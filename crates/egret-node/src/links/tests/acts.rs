@@ -8,8 +8,8 @@ use egret_net::vi::Reliability;
 use super::ledger::{Id, NO_HANDLER, Outcome};
 use super::trial::{HOSTS, Mark, Trial};
 use super::world::{AT_ONCE, DATA, LATER, NEVER, Node, UPCALL, answer};
-use crate::am::{CallError, Message, Reason, Reply};
-use crate::links::state::State;
+use crate::am::{CallReply, Message, MessageError};
+use crate::links::state::LinksState;
 
 impl Trial<'_> {
     pub(super) fn answer_later(&mut self) {
@@ -132,7 +132,7 @@ impl Trial<'_> {
                 None => (stream.unwatched, stream.dead) = (true, true),
                 Some(here) => {
                     stream.unwatched |= here.endpoints[mine.0].life != mine.1.0;
-                    let ended = |state: &mut State| state.live(mark.link).err();
+                    let ended = |state: &mut LinksState| state.links.live(mark.link).err();
                     let ended = here.links.core.state.with(ended);
                     assert!(self.plan.dies || ended.is_none(), "{:?}: {ended:?}", self.plan);
                     stream.dead |= ended.is_some();
@@ -179,7 +179,7 @@ impl Trial<'_> {
         }
     }
 
-    fn answered(&self, id: Id, reply: Result<Reply, CallError>) {
+    fn answered(&self, id: Id, reply: Result<CallReply, MessageError>) {
         let (handler, len, way) = {
             let book = self.ledger.book();
             let sent = &book.streams[id.stream].lanes[id.lane][id.number];
@@ -200,21 +200,25 @@ impl Trial<'_> {
                 }
                 Outcome::Answered
             }
-            Err(CallError::NoReply) => {
+            Err(MessageError::NoReply) => {
                 assert!([LATER, NEVER].contains(&handler), "{id:?} was for {handler}");
                 Outcome::Nothing
             }
-            Err(CallError::ReplyTooLarge { .. }) => {
+            Err(MessageError::ReplyTooLarge { .. }) => {
                 // It costs the power of two that it lands in.
                 assert!(len > 1 << 16, "{id:?}: an answer to {len} bytes");
                 Outcome::Nothing
             }
-            Err(CallError::Undelivered(Reason::Link { fate, .. })) => Outcome::Lost(fate),
-            Err(CallError::Undelivered(Reason::NoHandler { .. })) => {
+            Err(MessageError::LinkLost { fate, .. }) => Outcome::Lost(fate),
+            Err(MessageError::NoHandler { .. }) => {
                 assert_eq!(handler, NO_HANDLER, "{id:?}");
                 Outcome::Returned
             }
-            Err(CallError::Undelivered(_)) => Outcome::Returned,
+            Err(
+                MessageError::TagChanged
+                | MessageError::EndpointGone
+                | MessageError::TooLarge { .. },
+            ) => Outcome::Returned,
             Err(why) => panic!("{id:?}: {why}"),
         };
         self.ledger.tell(id, outcome);
@@ -252,7 +256,7 @@ impl Trial<'_> {
         for Mark { sides: [(from, life), _], ends: [(at, (end, _)), _], link, .. } in &self.marks {
             let here = self.nodes[*from].as_ref().filter(|_| self.lives[*from] == *life);
             let Some(here) = here.filter(|here| here.endpoints[*at].life == *end) else { continue };
-            let ended = here.links.core.state.with(|state| state.live(*link).is_err());
+            let ended = here.links.core.state.with(|state| state.links.live(*link).is_err());
             let told = book.ends.contains(&(here.endpoints[*at].number, *link));
             assert_eq!(ended, told, "{:?}: {link:?} has ended, and that was told", self.plan);
         }

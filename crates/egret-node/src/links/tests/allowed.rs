@@ -8,8 +8,8 @@ use egret_net::vi::{PublicKey, Vi};
 use super::hostile::{Stage, hello, say};
 use crate::Links;
 use crate::am::fault::{Fault, caught};
-use crate::link::LinkUpError;
-use crate::link::control::{Control, Hello, VERSION};
+use crate::links::LinkError;
+use crate::links::control::{LinkControl, LinkHello, VERSION};
 
 const LIAR: &str = "liar";
 
@@ -37,8 +37,8 @@ fn called(stage: &Stage) -> Vi {
     vi
 }
 
-fn calls(link: u64, incarnation: u64) -> Control {
-    Control::Hello(Hello { version: VERSION, link, incarnation, host: LIAR.to_owned() })
+fn calls(link: u64, incarnation: u64) -> LinkControl {
+    LinkControl::Hello(LinkHello { version: VERSION, link, incarnation, host: LIAR.to_owned() })
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn who_is_not_listed_waits_and_who_is_listed_has_a_link() {
     stage.steps(100);
     assert_eq!((links(&stage), honest.account().strangers), (before + 1, 0));
     let unknown = honest.wait_connect("nobody", Duration::ZERO);
-    assert!(matches!(unknown, Err(LinkUpError::NotMember { .. })), "{unknown:?}");
+    assert!(matches!(unknown, Err(LinkError::NotMember { .. })), "{unknown:?}");
 }
 
 fn another_key_has_no_link() {

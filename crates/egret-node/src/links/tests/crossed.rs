@@ -12,13 +12,13 @@ use super::ledger::Ledger;
 use super::moved::links;
 use super::random::Random;
 use super::world::{Node, step};
-use crate::am::{EndpointName, Remote};
+use crate::am::{EndpointName, RemoteEndpoint};
 use crate::links::LinksOptions;
-use crate::links::opening::Calling;
-use crate::links::state::State;
+use crate::links::opening::LinkAttempt;
+use crate::links::state::LinksState;
 
 /// Both map the other, one a little later.
-fn both(nodes: &[Node; 2], late: u64) -> [Remote; 2] {
+fn both(nodes: &[Node; 2], late: u64) -> [RemoteEndpoint; 2] {
     let [a, b] = nodes;
     let [one, other] = [(a, b), (b, a)].map(|(from, to)| {
         from.endpoints[0].endpoint.map(&to.endpoints[0].name, &[], Deadline::DEFAULT)
@@ -68,7 +68,7 @@ fn whoever_calls_first_there_is_one_link() {
         }
         for (node, remote) in nodes.iter().zip(&remotes) {
             assert_eq!(node.links.account().links, 1, "{level}");
-            let live = node.links.core.state.with(|state| state.live(remote.link()).is_ok());
+            let live = node.links.core.state.with(|state| state.links.live(remote.link()).is_ok());
             assert!(live, "{level}: the link died");
         }
     });
@@ -92,7 +92,8 @@ fn who_was_called_in_vain_can_call() {
                 step([&a].into_iter());
             }
         }
-        let failed = |state: &mut State| state.opening.calls.get("b").map(Calling::has_failed);
+        let failed =
+            |state: &mut LinksState| state.opening.calls.get("b").map(LinkAttempt::has_failed);
         assert_eq!(a.links.core.state.with(failed), Some(true));
         let b = Node::new(sim, "b", &options, &ledger);
         let nodes = [a, b];

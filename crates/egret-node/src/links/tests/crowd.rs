@@ -7,8 +7,8 @@ use super::ended::{map, nodes, worlds};
 use super::hostile::run;
 use super::ledger::Ledger;
 use super::world::{AT_ONCE, DATA, Node};
-use crate::am::{EndpointName, MapError, Message, Remote};
-use crate::link::LinkUpError;
+use crate::am::{EndpointName, Message, MessageError, RemoteEndpoint};
+use crate::links::LinkError;
 use crate::links::LinksOptions;
 
 /// A node more, with a link to the first and nothing mapped.
@@ -17,16 +17,16 @@ fn link(sim: &Sim, nodes: &mut Vec<Node>, host: &str, options: &LinksOptions) {
     let to = EndpointName::new("honest", "nobody", 0);
     let asks = nodes.last().unwrap().endpoints[0].endpoint.map(&to, &[], Deadline::DEFAULT);
     let refused = run(nodes, asks).unwrap_err();
-    assert!(matches!(refused, MapError::NoSuchEndpoint { .. }), "{host}: {refused}");
+    assert!(matches!(refused, MessageError::NoSuchEndpoint { .. }), "{host}: {refused}");
 }
 
-fn try_map(nodes: &[Node], from: usize) -> Result<Remote, MapError> {
+fn try_map(nodes: &[Node], from: usize) -> Result<RemoteEndpoint, MessageError> {
     let (mine, name) = (&nodes[from].endpoints[0].endpoint, &nodes[0].endpoints[0].name);
     run(nodes, mine.map(name, &[], Deadline::DEFAULT))
 }
 
 /// Maps until there is no room; and why there is none.
-fn map_all(nodes: &[Node], from: usize) -> (Vec<Remote>, MapError) {
+fn map_all(nodes: &[Node], from: usize) -> (Vec<RemoteEndpoint>, MessageError) {
     let mut taken = Vec::new();
     loop {
         match try_map(nodes, from) {
@@ -36,7 +36,7 @@ fn map_all(nodes: &[Node], from: usize) -> (Vec<Remote>, MapError) {
     }
 }
 
-fn asks(nodes: &[Node], remote: &Remote) {
+fn asks(nodes: &[Node], remote: &RemoteEndpoint) {
     let call = remote.try_request((AT_ONCE, &[1, 2])).unwrap();
     // What the words mean does not matter here, but that somebody answers.
     drop(run(nodes, call));
@@ -86,9 +86,10 @@ fn who_finds_all_links_in_use_is_told_how_many_there_are() {
         let bounded = options.clone().peers_max(2);
         let mut nodes = nodes(&sim, &bounded, &["honest"]);
         nodes.extend(super::ended::nodes(&sim, &options, &["a", "b", "c"]));
-        let mut taken: Vec<Remote> = (1..3).map(|from| map(&nodes, [from, 0], [0, 0])).collect();
-        let full = LinkUpError::Full { peer: "honest".to_owned(), links: 2 };
-        assert_eq!(try_map(&nodes, 3).unwrap_err(), MapError::Up(full));
+        let mut taken: Vec<RemoteEndpoint> =
+            (1..3).map(|from| map(&nodes, [from, 0], [0, 0])).collect();
+        let full = LinkError::Full { peer: "honest".to_owned(), links: 2 };
+        assert_eq!(try_map(&nodes, 3).unwrap_err(), MessageError::NoLink(full));
         taken.iter().for_each(|remote| asks(&nodes, remote));
         // A link by which nothing is mapped any more gives way.
         drop(taken.pop());
@@ -112,7 +113,7 @@ fn mappings_of_one_peer_leave_the_share_of_another() {
         // Seven others have two each for certain, of 64.
         assert_eq!(taken.len(), 64 - 7 * 2, "{why}");
         let said = why.to_string();
-        assert!(matches!(why, MapError::NoRoom { .. }), "{said}");
+        assert!(matches!(why, MessageError::NoRoom { .. }), "{said}");
         assert!(
             ["50 channels and mappings", "1048576", "32768"].iter().all(|it| said.contains(it)),
             "{said}"
@@ -121,7 +122,7 @@ fn mappings_of_one_peer_leave_the_share_of_another() {
         good.iter().for_each(|remote| asks(&nodes, remote));
         let data = Message::to(DATA).words(&[1, 2]).data(vec![7_u8; 8000]);
         assert!(good[0].try_send(data).is_ok());
-        assert!(matches!(try_map(&nodes, 2), Err(MapError::NoRoom { .. })), "it has its share");
+        assert!(matches!(try_map(&nodes, 2), Err(MessageError::NoRoom { .. })), "it has its share");
         taken.clear();
         super::ended::go_on(&sim, &nodes, std::time::Duration::from_millis(100));
         drop(try_map(&nodes, 2).unwrap());
@@ -136,7 +137,7 @@ fn windows_of_one_peer_leave_the_messages_of_another() {
         nodes.extend(super::ended::nodes(&sim, &options, &["greedy", "good"]));
         let (mut taken, why) = map_all(&nodes, 1);
         // All have 256 messages each for certain, and a mapping has a quarter of the rest at most.
-        let windows: Vec<u32> = taken.iter().map(Remote::window).collect();
+        let windows: Vec<u32> = taken.iter().map(RemoteEndpoint::window).collect();
         assert_eq!((windows[0], windows.last()), (256, Some(&16)));
         assert!(windows.is_sorted_by(|before, then| before >= then), "{windows:?}");
         let all: u32 = windows.iter().sum();

@@ -15,9 +15,9 @@ use super::ended::{go_on, nodes};
 use super::hostile::run;
 use super::moved::{links_with, until};
 use super::world::Node;
-use crate::am::{BundleState, CallError, EndpointError, EndpointName, MapError, Remote, What};
+use crate::am::{BundleState, EndpointName, MessageError, RemoteEndpoint, UpcallKind};
 use crate::links::LinksOptions;
-use crate::links::state::State;
+use crate::links::state::LinksState;
 
 /// Two nodes, the first with an endpoint to which the second has sent a flood of messages.
 struct Flooded {
@@ -27,10 +27,10 @@ struct Flooded {
     flooded: crate::am::Endpoint,
     quiet: crate::am::Endpoint,
     /// What the flooded node has mapped; nobody answers.
-    there: Remote,
+    there: RemoteEndpoint,
     /// The numbers of the messages that were served.
     served: Arc<Mutex<Vec<u64>>>,
-    _sender: Remote,
+    _sender: RemoteEndpoint,
 }
 
 impl Flooded {
@@ -103,7 +103,7 @@ fn a_flooded_node_gives_up_mapping_in_time() {
     Flooded::new().ends_in_time(|it| {
         let to = EndpointName::new("b", "e1", 0);
         let mapped = it.quiet.wait_map(&to, TIME);
-        assert!(matches!(mapped, Err(MapError::TimedOut { .. })), "{mapped:?}");
+        assert!(matches!(mapped, Err(MessageError::NotMappedInTime { .. })), "{mapped:?}");
     });
 }
 
@@ -111,7 +111,7 @@ fn a_flooded_node_gives_up_mapping_in_time() {
 fn a_flooded_node_gives_up_a_call_in_time() {
     Flooded::new().ends_in_time(|it| {
         let reply = it.there.wait_call((0, &[1]), TIME);
-        assert!(matches!(reply, Err(CallError::TimedOut { .. })), "{reply:?}");
+        assert!(matches!(reply, Err(MessageError::TimedOut { .. })), "{reply:?}");
     });
 }
 
@@ -159,7 +159,7 @@ fn a_flooded_endpoint_is_not_moved_in_time() {
         // One handler has begun, and the others wait for it.
         it.nodes[0].links.drive(Deadline::UntilDead, || it.served() > 0);
         let moved = it.flooded.wait_move_to(&bundle, TIME - HANDLER);
-        assert!(matches!(moved, Err(EndpointError::Busy { .. })), "{moved:?}");
+        assert!(matches!(moved, Err(MessageError::Busy { .. })), "{moved:?}");
     });
 }
 
@@ -196,8 +196,9 @@ fn who_sleeps_is_woken_to_serve_what_another_leaves() {
     let (links, entered, count) = (there.clone(), Arc::clone(&inside), Arc::clone(&served));
     endpoint.on(0, move |_| {
         if !entered.swap(true, Ordering::AcqRel) {
-            let waiting =
-                |state: &mut State| state.bundles.values().map(BundleState::waiting).sum::<usize>();
+            let waiting = |state: &mut LinksState| {
+                state.bundles.values().map(BundleState::waiting).sum::<usize>()
+            };
             until("the others wait", || links.core.state.with(waiting) == 19);
         }
         count.fetch_add(1, Ordering::AcqRel);
@@ -249,7 +250,7 @@ fn who_sleeps_is_woken_to_serve_what_a_handler_causes() {
         until("another thread sleeps", || go_on.load(Ordering::Acquire));
         links.core.state.with(|state| {
             let last = state.endpoints.keys().last().copied().expect("the one that is told");
-            state.enqueue(last, What::Closed);
+            state.enqueue(last, UpcallKind::Closed);
         });
     });
     let held = Arc::new(());

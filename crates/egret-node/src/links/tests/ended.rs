@@ -10,11 +10,11 @@ use egret_net::vi::Reliability;
 use super::hostile::run;
 use super::ledger::Ledger;
 use super::world::{Node, step};
-use crate::am::{CallError, Ended, Endpoint, MapError, Message, Needed, Remote, SendError};
-use crate::link::LinkError;
+use crate::am::{EndedLink, Endpoint, HandlerType, Message, MessageError, RemoteEndpoint};
+use crate::links::LinkError;
 use crate::links::LinksOptions;
 
-pub(super) type Told = Arc<Mutex<Vec<Ended>>>;
+pub(super) type Told = Arc<Mutex<Vec<EndedLink>>>;
 
 pub(super) fn listen(endpoint: &Endpoint) -> Told {
     let told = Told::default();
@@ -37,7 +37,11 @@ pub(super) fn nodes(sim: &Sim, options: &LinksOptions, hosts: &[&str]) -> Vec<No
     hosts.iter().map(|host| Node::new(sim, host, options, &Ledger::default())).collect()
 }
 
-pub(super) fn map(nodes: &[Node], [from, mine]: [usize; 2], [to, theirs]: [usize; 2]) -> Remote {
+pub(super) fn map(
+    nodes: &[Node],
+    [from, mine]: [usize; 2],
+    [to, theirs]: [usize; 2],
+) -> RemoteEndpoint {
     let (here, there) = (&nodes[from].endpoints[mine], &nodes[to].endpoints[theirs]);
     run(nodes, here.endpoint.map(&there.name, &[], Deadline::DEFAULT)).unwrap()
 }
@@ -69,7 +73,7 @@ pub(super) fn who_had_a_mapping_is_told_once() {
         assert_eq!((&*first[0].host, first[0].peer), ("b", second[0].peer));
         assert_eq!(first[0].incarnation, second[0].incarnation);
         drop((one, two));
-        let peer = all[0].links.core.state.with(|state| state.hosts["c"]);
+        let peer = all[0].links.core.state.with(|state| state.links.to_host("c").unwrap());
         drop(from);
         all.pop().unwrap().links.close();
         go_on(&sim, &all, LONG);
@@ -78,7 +82,7 @@ pub(super) fn who_had_a_mapping_is_told_once() {
         assert_eq!((&*second[1].host, second[1].peer.link), ("c", peer));
         assert!(second[1].peer != second[0].peer);
         let theirs = theirs.lock().unwrap();
-        assert!(matches!(&theirs[..], [Ended { why: LinkError::Closed, .. }]), "{theirs:?}");
+        assert!(matches!(&theirs[..], [EndedLink { why: LinkError::Closed, .. }]), "{theirs:?}");
     }
 }
 
@@ -95,7 +99,7 @@ fn a_closed_endpoint_is_told_nothing_and_all_handlers_are_dropped() {
         go_on(&sim, &all, LONG);
         assert!(gone.lock().unwrap().is_empty());
         let told = stays.lock().unwrap();
-        assert!(matches!(&told[..], [Ended { why: LinkError::Closed, .. }]), "{told:?}");
+        assert!(matches!(&told[..], [EndedLink { why: LinkError::Closed, .. }]), "{told:?}");
         drop(remotes);
     }
 }
@@ -152,10 +156,10 @@ fn what_a_handler_throws_holds_nothing_up_when_it_is_dropped() {
         all[0].endpoints[0].endpoint.on(0, |_| std::panic::panic_any(Bomb));
         let remote = map(&all, [1, 0], [0, 0]);
         let why = run(&all, remote.try_request(0).unwrap()).unwrap_err();
-        assert_eq!(why, CallError::Panicked);
+        assert_eq!(why, MessageError::Panicked);
         assert!(!crate::am::in_handler(), "no handler runs");
         let why = run(&all, remote.try_request((200, &[])).unwrap()).unwrap_err();
-        assert!(matches!(why, CallError::Undelivered(_)), "the bundle is served: {why}");
+        assert!(matches!(why, MessageError::NoHandler { .. }), "the bundle is served: {why}");
     }
 }
 
@@ -189,10 +193,10 @@ pub(super) fn an_endpoint_has_the_window_that_it_was_given() {
         let before = map(&all, [0, 0], [1, 0]);
         all[1].endpoints[0].endpoint.set_window(3);
         let (after, other) = (map(&all, [0, 0], [1, 0]), map(&all, [0, 0], [1, 1]));
-        assert_eq!([&before, &after, &other].map(Remote::window), [7, 3, 7]);
+        assert_eq!([&before, &after, &other].map(RemoteEndpoint::window), [7, 3, 7]);
         let mut calls: Vec<_> = (0..3).map(|_| after.try_request(0).unwrap()).collect();
         let full = after.try_request(0).unwrap_err();
-        assert_eq!(full.reason, SendError::Full { window: 3 });
+        assert_eq!(full.why, MessageError::Full { window: 3 });
         drop(run(&all, calls.remove(0)));
         assert!(after.try_request(0).is_ok());
     }
@@ -230,7 +234,7 @@ fn handlers_are_found_by_name_and_fingerprints() {
         let all = nodes(&sim, &options, &["a", "b"]);
         let (mine, there) = (&all[0].endpoints[0].endpoint, &all[1].endpoints[0]);
         let name = |at: u64| format!("a method whose name is long, {at:10}");
-        let needed = |at: u64| Needed::new(&name(at), (at, "Row"), (at + 1, "f64"));
+        let needed = |at: u64| HandlerType::new(&name(at), (at, "Row"), (at + 1, "f64"));
         // Those of the node itself are taken.
         let count = 255 - 8;
         let numbers: Vec<u8> =
@@ -243,14 +247,16 @@ fn handlers_are_found_by_name_and_fingerprints() {
             assert_eq!(remote.handler(&name(at)), Some(number));
         }
         assert_eq!(remote.handler("other"), None);
-        let other = [Needed::new(&name(5), (5, "Column"), (7, &"long".repeat(5000)))];
+        let other = [HandlerType::new(&name(5), (5, "Column"), (7, &"long".repeat(5000)))];
         let refused = run(&all, mine.map(&there.name, &other, Deadline::DEFAULT)).unwrap_err();
-        let MapError::OtherTypes { handler, ours, theirs } = refused else { panic!("{refused}") };
+        let MessageError::OtherTypes { handler, ours, theirs } = refused else {
+            panic!("{refused}")
+        };
         assert_eq!((handler, ours.starts_with("Column (")), (name(5), true));
         assert_eq!(theirs, "Row (0000000000000005) -> f64 (0000000000000006)");
         let long: Vec<_> = (0..500).map(needed).collect();
         let refused = run(&all, mine.map(&there.name, &long, Deadline::DEFAULT)).unwrap_err();
-        assert!(matches!(refused, MapError::TooLong { .. }), "{refused}");
+        assert!(matches!(refused, MessageError::MapTooLong { .. }), "{refused}");
         let again = run(&all, mine.map(&there.name, &[], Deadline::DEFAULT)).unwrap();
         drop((remote, again));
         go_on(&sim, &all, Duration::from_secs(2));

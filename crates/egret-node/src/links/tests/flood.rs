@@ -8,17 +8,17 @@ use egret_net::vi::Reliability;
 use super::hostile::{Stage, run, send, tell};
 use super::ledger::Ledger;
 use super::world::{Node, step};
-use crate::am::{Call, Endpoint, EndpointName, Message, Remote, Request};
-use crate::flow::{Name, Tell};
-use crate::link::{Head, Kind};
+use crate::am::{Call, Endpoint, EndpointName, Message, RemoteEndpoint, Request};
+use crate::flow::{FlowName, ReceiverNotice};
 use crate::links::LinksOptions;
+use crate::links::{FrameHead, FrameKind};
 
 fn flood(seed: u64, window: u32, level: Reliability, count: u64) {
     flood_with(seed, window, level, count, give);
 }
 
 /// How a message of this number is sent; whether it was.
-type Give = fn(&Remote, u64, &mut Vec<(u64, Call)>) -> bool;
+type Give = fn(&RemoteEndpoint, u64, &mut Vec<(u64, Call)>) -> bool;
 
 fn flood_with(seed: u64, window: u32, level: Reliability, count: u64, give: Give) {
     let sim = Sim::new(seed);
@@ -42,7 +42,7 @@ fn flood_with(seed: u64, window: u32, level: Reliability, count: u64, give: Give
             end
         })
         .collect();
-    let map = |from: usize, to: &str| -> Remote {
+    let map = |from: usize, to: &str| -> RemoteEndpoint {
         let name = EndpointName::new(to, "all", 1);
         run(&nodes, ends[from].map(&name, &[], egret_net::rt::Deadline::DEFAULT)).unwrap()
     };
@@ -67,7 +67,7 @@ fn flood_with(seed: u64, window: u32, level: Reliability, count: u64, give: Give
 }
 
 /// Every third is answered.
-fn give(remote: &Remote, number: u64, calls: &mut Vec<(u64, Call)>) -> bool {
+fn give(remote: &RemoteEndpoint, number: u64, calls: &mut Vec<(u64, Call)>) -> bool {
     if number.is_multiple_of(3) {
         let call = remote.try_request((0, &[number])).ok();
         let is_sent = call.is_some();
@@ -78,7 +78,7 @@ fn give(remote: &Remote, number: u64, calls: &mut Vec<(u64, Call)>) -> bool {
 }
 
 /// Each has data, which takes a receive.
-fn give_data(remote: &Remote, number: u64, _: &mut Vec<(u64, Call)>) -> bool {
+fn give_data(remote: &RemoteEndpoint, number: u64, _: &mut Vec<(u64, Call)>) -> bool {
     remote.try_send(Message::to(0).words(&[number]).data(vec![7_u8; 20])).is_ok()
 }
 
@@ -110,9 +110,9 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     let honest = &stage.nodes[0];
     honest.endpoints[0].endpoint.on(20, keep);
     let slot = liar.slot;
-    tell(&liar, Name::Replies(slot), Tell::Grant { bytes: u64::MAX });
+    tell(&liar, FlowName::Replies(slot), ReceiverNotice::Grant { bytes: u64::MAX });
     for request in 0..4 {
-        let head = Head { handler: 20, request, ..Head::of(Kind::Request, slot) };
+        let head = FrameHead { handler: 20, request, ..FrameHead::of(FrameKind::Request, slot) };
         send(&liar.vi, head.to_bits(), Vec::new());
     }
     stage.steps(100);
@@ -124,7 +124,7 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     }
     stage.steps(3);
     let waits = honest.links.core.state.with(|state| {
-        let link = state.hosts["liar"];
+        let link = state.links.to_host("liar").unwrap();
         let line = state.links.get(link).unwrap();
         (line.am.answers, line.has_waiting())
     });
@@ -134,7 +134,7 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     let came = std::iter::from_fn(|| liar.vi.recv_queue().poll());
     assert_eq!(came.filter(|got| got.len == LARGE as u64).count(), 4, "all of them come");
     let answers = honest.links.core.state.with(|state| {
-        let link = state.hosts["liar"];
+        let link = state.links.to_host("liar").unwrap();
         state.links.get(link).unwrap().am.answers
     });
     assert_eq!(answers, 0);

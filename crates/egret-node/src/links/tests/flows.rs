@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::ended::{go_on, map, nodes, worlds};
-use crate::am::{Message, Remote, Request};
+use crate::am::{Message, RemoteEndpoint, Request};
 use crate::channel::fault::{Fault, caught};
 
 const TAKEN: u8 = 100;
@@ -18,8 +18,8 @@ fn what_a_mapping_does_not_use_is_there_for_others() {
         let taken = Arc::clone(&sizes);
         let take = move |request: Request<'_>| taken.lock().unwrap().push(request.bytes().len());
         nodes[1].endpoints[0].endpoint.on(TAKEN, take);
-        let remotes: Vec<Remote> = (0..31).map(|_| map(&nodes, [0, 0], [1, 0])).collect();
-        let send = |remote: &Remote, len| {
+        let remotes: Vec<RemoteEndpoint> = (0..31).map(|_| map(&nodes, [0, 0], [1, 0])).collect();
+        let send = |remote: &RemoteEndpoint, len| {
             remote.try_send(Message::to(TAKEN).data(vec![7_u8; len])).unwrap();
         };
         remotes[1..].iter().for_each(|remote| send(remote, 60_000));

@@ -12,7 +12,7 @@ use egret_net::rt::{self, Deadline};
 
 use super::ended::{go_on, map, nodes, worlds};
 use super::hostile::run;
-use crate::am::{CallError, Message, Request, SendError};
+use crate::am::{Message, MessageError, Request};
 use crate::links::{Links, LinksOptions};
 
 #[test]
@@ -80,7 +80,7 @@ fn who_waits_for_room_is_woken() {
         go_on(&sim, &all[..1], Duration::from_secs(30));
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
         let gone = remote.poll_room(&mut context);
-        assert!(matches!(gone, Poll::Ready(Err(SendError::Link(_)))), "{gone:?}");
+        assert!(matches!(gone, Poll::Ready(Err(MessageError::Link(_)))), "{gone:?}");
         drop(calls);
     }
 }
@@ -107,7 +107,7 @@ fn a_call_that_waits_for_room_has_no_more_time() {
                 remote.wait_call_with(Message::to(0), &[b"short"], Deadline::In(time)).unwrap_err()
             }
         };
-        assert!(matches!(why, CallError::TimedOut { .. }), "{why}");
+        assert!(matches!(why, MessageError::TimedOut { .. }), "{why}");
         assert!(sim.elapsed() < begun + time + Duration::from_millis(50), "it has more time");
         drop(first);
     }

@@ -13,17 +13,17 @@ use egret_net::vi::{self, Address, Descriptor, Nic, Vi, ViOptions};
 
 use super::ledger::Ledger;
 use super::world::{Node, step};
-use crate::am::{Call, Remote, Request};
-use crate::flow::{Ask, Name, Tell};
-use crate::link::carrier::PART;
-use crate::link::control::{Control, Hello, Map, Mapped, VERSION};
-use crate::link::{Head, Kind};
+use crate::am::{Call, RemoteEndpoint, Request};
+use crate::flow::{FlowName, ReceiverNotice, SenderNotice};
 use crate::links::LinksOptions;
+use crate::links::connection::PART;
+use crate::links::control::{LinkControl, LinkHello, MapRequest, Mapped, VERSION};
+use crate::links::{FrameHead, FrameKind};
 
 /// An honest node and another that uses it, and one that lies.
 pub(super) struct Stage {
     pub(super) nodes: Vec<Node>,
-    good: Remote,
+    good: RemoteEndpoint,
     pub(super) nic: Nic,
 }
 
@@ -78,10 +78,13 @@ impl Stage {
         say(&vi, &hello());
         self.steps(100);
         let (number, name, tag) = (7, "e0".to_owned(), 0);
-        say(&vi, &Control::Map(Map { number, name, tag, bytes: 1000, needs: Vec::new() }));
+        say(
+            &vi,
+            &LinkControl::Map(MapRequest { number, name, tag, bytes: 1000, needs: Vec::new() }),
+        );
         self.steps(100);
         let mapped = heard(&vi).into_iter().find_map(|control| match control {
-            Control::Mapped(Mapped { slot, .. }) => Some(slot),
+            LinkControl::Mapped(Mapped { slot, .. }) => Some(slot),
             _ => None,
         });
         Liar { vi, slot: mapped.expect("it was let in") }
@@ -120,28 +123,28 @@ pub(super) fn run<F: Future>(nodes: &[Node], future: F) -> F::Output {
     panic!("it never ends");
 }
 
-pub(super) fn hello() -> Control {
+pub(super) fn hello() -> LinkControl {
     let host = "liar".to_owned();
-    Control::Hello(Hello { version: VERSION, link: 5, incarnation: 6, host })
+    LinkControl::Hello(LinkHello { version: VERSION, link: 5, incarnation: 6, host })
 }
 
 /// What was said to it, of control.
-fn heard(vi: &Vi) -> Vec<Control> {
+fn heard(vi: &Vi) -> Vec<LinkControl> {
     let mut all = Vec::new();
-    vi.drain().poll(usize::MAX, |_, _, bytes| all.extend(Control::from_bytes(bytes)));
+    vi.drain().poll(usize::MAX, |_, _, bytes| all.extend(LinkControl::from_bytes(bytes)));
     all
 }
 
-pub(super) fn say(vi: &Vi, control: &Control) {
-    send(vi, Head::of(Kind::Control, 0).to_bits(), control.to_bytes());
+pub(super) fn say(vi: &Vi, control: &LinkControl) {
+    send(vi, FrameHead::of(FrameKind::Control, 0).to_bits(), control.to_bytes());
 }
 
-fn ask(liar: &Liar, flow: Name, ask: Ask) {
-    say(&liar.vi, &Control::Ask { flow, ask });
+fn ask(liar: &Liar, flow: FlowName, ask: SenderNotice) {
+    say(&liar.vi, &LinkControl::Ask { flow, ask });
 }
 
-pub(super) fn tell(liar: &Liar, flow: Name, tell: Tell) {
-    say(&liar.vi, &Control::Tell { flow, tell });
+pub(super) fn tell(liar: &Liar, flow: FlowName, tell: ReceiverNotice) {
+    say(&liar.vi, &LinkControl::Tell { flow, tell });
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "most are made where they are sent")]
@@ -153,12 +156,12 @@ fn post(vi: &Vi, head: u64, bytes: Vec<u8>) {
     vi.post_send(Descriptor::new(bytes).with_tag(head)).unwrap();
 }
 
-fn request(slot: u32, request: u32) -> Head {
-    Head { handler: KEPT, request, ..Head::of(Kind::Request, slot) }
+fn request(slot: u32, request: u32) -> FrameHead {
+    FrameHead { handler: KEPT, request, ..FrameHead::of(FrameKind::Request, slot) }
 }
 
-fn place(kind: Kind, slot: u32, request: u32) -> u64 {
-    Head { handler: KEPT, request, ..Head::of(kind, slot) }.to_bits()
+fn place(kind: FrameKind, slot: u32, request: u32) -> u64 {
+    FrameHead { handler: KEPT, request, ..FrameHead::of(kind, slot) }.to_bits()
 }
 
 /// Of a request's number: it keeps the order.
@@ -175,62 +178,83 @@ const LIES: &[Lie] = &[
     (|it| send(&it.vi, request(99, 0).to_bits(), vec![]), "for no mapping"),
     (|it| send(&it.vi, request(it.slot, 1 << 23).to_bits(), vec![]), "is not answered"),
     (
-        |it| send(&it.vi, Head { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
+        |it| send(&it.vi, FrameHead { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
         "shorter than its words",
     ),
-    (|it| send(&it.vi, u64::MAX, vec![]), "of no kind"),
+    (|it| send(&it.vi, u64::MAX, vec![]), "of an unknown kind"),
     (|it| post(&it.vi, request(it.slot, 0).to_bits(), vec![0; 10_000]), "longer than any"),
-    (|it| send(&it.vi, Head::of(Kind::Reply, 0).to_bits(), vec![]), "an answer to nothing"),
-    (|it| send(&it.vi, Head::of(Kind::Returned, 0).to_bits(), vec![]), "without a reason"),
-    (|it| send(&it.vi, Head::of(Kind::Bulk, it.slot).to_bits(), vec![1]), "wrong lane"),
-    (|it| post(&it.vi, request(it.slot, 0).to_bits(), vec![]), "wrong lane"),
-    (|it| post(&it.vi, Head::of(Kind::Bulk, 99).to_bits(), vec![0; 600]), "for nobody"),
     (
-        |it| post(&it.vi, Head::of(Kind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
+        |it| send(&it.vi, FrameHead::of(FrameKind::Reply, 0).to_bits(), vec![]),
+        "an answer to nothing",
+    ),
+    (
+        |it| send(&it.vi, FrameHead::of(FrameKind::Returned, 0).to_bits(), vec![]),
+        "without a reason",
+    ),
+    (|it| send(&it.vi, FrameHead::of(FrameKind::Bulk, it.slot).to_bits(), vec![1]), "wrong lane"),
+    (|it| post(&it.vi, request(it.slot, 0).to_bits(), vec![]), "wrong lane"),
+    (
+        |it| post(&it.vi, FrameHead::of(FrameKind::Bulk, 99).to_bits(), vec![0; 600]),
+        "for a flow that is not open",
+    ),
+    (
+        |it| post(&it.vi, FrameHead::of(FrameKind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
         "more bytes than were granted",
     ),
-    (|it| say(&it.vi, &Control::Credit { number: 0, messages: 1 }), "no mapping"),
-    (|it| tell(it, Name::Replies(50), Tell::Grant { bytes: 1 }), "no mapping"),
-    (|it| tell(it, Name::Requests(50), Tell::Recall { keep: 1 }), "no mapping"),
-    (|it| tell(it, Name::Replies(it.slot), Tell::Refuse { upto: 1, most: 1 }), "nobody sent"),
-    (|it| ask(it, Name::Requests(50), Ask::Want { upto: 1, len: 1 }), "not mapped"),
-    (|it| ask(it, Name::Replies(50), Ask::Withdraw), "not mapped"),
-    (|it| ask(it, Name::Requests(it.slot), Ask::Want { upto: 9, len: 1 }), "have reached"),
-    (|it| ask(it, Name::Requests(it.slot), Ask::Unused { bytes: 1 << 40 }), "does not have"),
-    (|it| say(&it.vi, &Control::Unmap { slot: 50 }), "had not mapped"),
-    (|it| say(&it.vi, &Control::Leave { slot: 50 }), "has not mapped"),
-    (|it| say(&it.vi, &Control::Unmapped { number: 3 }), "was not mapped"),
+    (|it| say(&it.vi, &LinkControl::Credit { number: 0, messages: 1 }), "no mapping"),
+    (|it| tell(it, FlowName::Replies(50), ReceiverNotice::Grant { bytes: 1 }), "no mapping"),
+    (|it| tell(it, FlowName::Requests(50), ReceiverNotice::Recall { keep: 1 }), "no mapping"),
+    (
+        |it| tell(it, FlowName::Replies(it.slot), ReceiverNotice::Refuse { upto: 1, most: 1 }),
+        "nobody sent",
+    ),
+    (|it| ask(it, FlowName::Requests(50), SenderNotice::Want { upto: 1, len: 1 }), "not mapped"),
+    (|it| ask(it, FlowName::Replies(50), SenderNotice::Withdraw), "not mapped"),
+    (
+        |it| ask(it, FlowName::Requests(it.slot), SenderNotice::Want { upto: 9, len: 1 }),
+        "have reached",
+    ),
+    (
+        |it| ask(it, FlowName::Requests(it.slot), SenderNotice::Unused { bytes: 1 << 40 }),
+        "does not have",
+    ),
+    (|it| say(&it.vi, &LinkControl::Unmap { slot: 50 }), "had not mapped"),
+    (|it| say(&it.vi, &LinkControl::Leave { slot: 50 }), "has not mapped"),
+    (|it| say(&it.vi, &LinkControl::Unmapped { number: 3 }), "was not mapped"),
     (
         |it| {
             send(&it.vi, request(it.slot, 0).to_bits(), vec![]);
-            say(&it.vi, &Control::Unmap { slot: it.slot });
+            say(&it.vi, &LinkControl::Unmap { slot: it.slot });
         },
         "with messages under way",
     ),
-    (|it| send(&it.vi, place(Kind::Place, 99, 0), vec![]), "a place for no mapping"),
-    (|it| (0..5).for_each(|at| send(&it.vi, place(Kind::Place, it.slot, at), vec![])), "places"),
-    (|it| send(&it.vi, place(Kind::NoPlace, it.slot, 0), vec![]), "a place that it had not"),
+    (|it| send(&it.vi, place(FrameKind::Place, 99, 0), vec![]), "a place for no mapping"),
+    (
+        |it| (0..5).for_each(|at| send(&it.vi, place(FrameKind::Place, it.slot, at), vec![])),
+        "places",
+    ),
+    (|it| send(&it.vi, place(FrameKind::NoPlace, it.slot, 0), vec![]), "a place that it had not"),
     (
         |it| {
-            send(&it.vi, place(Kind::Place, it.slot, 0), vec![]);
+            send(&it.vi, place(FrameKind::Place, it.slot, 0), vec![]);
             (0..5).for_each(|at| send(&it.vi, request(it.slot, at | IN_ORDER).to_bits(), vec![]));
         },
         "more messages than its window",
     ),
     (|it| say(&it.vi, &hello()), "greeted twice"),
-    (|it| say(&it.vi, &Control::Failed { why: "w".repeat(1025) }), "too long"),
+    (|it| say(&it.vi, &LinkControl::Failed { why: "w".repeat(1025) }), "too long"),
     (
         |it| {
-            let part = Head { handler: PART, ..Head::of(Kind::Control, 0) };
+            let part = FrameHead { handler: PART, ..FrameHead::of(FrameKind::Control, 0) };
             (0..5).for_each(|_| send(&it.vi, part.to_bits(), vec![0; 4096]));
         },
         "control that is too long",
     ),
     (
         |it| {
-            let mut bytes = Control::Unmap { slot: it.slot }.to_bytes();
+            let mut bytes = LinkControl::Unmap { slot: it.slot }.to_bytes();
             bytes.pop();
-            send(&it.vi, Head::of(Kind::Control, 0).to_bits(), bytes);
+            send(&it.vi, FrameHead::of(FrameKind::Control, 0).to_bits(), bytes);
         },
         "control that is none",
     ),
@@ -248,7 +272,7 @@ fn each_lie_is_cut_off_with_its_reason_and_others_go_on() {
 }
 
 /// The honest node has mapped an endpoint of the liar, and asks it something.
-fn asked(stage: &Stage, liar: &Liar) -> (Remote, Call, u32) {
+fn asked(stage: &Stage, liar: &Liar) -> (RemoteEndpoint, Call, u32) {
     let honest = &stage.nodes[0];
     let name = crate::am::EndpointName::new("liar", "any", 0);
     let mut mapping = pin!(honest.endpoints[0].endpoint.map(&name, &[], Deadline::DEFAULT));
@@ -256,13 +280,13 @@ fn asked(stage: &Stage, liar: &Liar) -> (Remote, Call, u32) {
     assert!(mapping.as_mut().poll(&mut context).is_pending());
     stage.steps(50);
     let number = heard(&liar.vi).into_iter().find_map(|control| match control {
-        Control::Map(map) => Some(map.number),
+        LinkControl::Map(map) => Some(map.number),
         _ => None,
     });
     let number = number.expect("it asks");
     let (slot, window, bytes) = (9, 2, 1000);
     let (handlers, segment) = (Vec::new(), None);
-    say(&liar.vi, &Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment }));
+    say(&liar.vi, &LinkControl::Mapped(Mapped { number, slot, window, bytes, handlers, segment }));
     let remote = run(&stage.nodes, mapping).unwrap();
     let call = remote.try_request((1, &[5])).unwrap();
     stage.steps(20);
@@ -272,12 +296,22 @@ fn asked(stage: &Stage, liar: &Liar) -> (Remote, Call, u32) {
 #[test]
 fn who_lies_about_what_it_was_asked_is_cut_off() {
     type Lie = (fn(&Liar, u32), &'static str);
-    let reply = |number, request| Head { request, handler: 255, ..Head::of(Kind::Reply, number) };
+    let reply = |number, request| FrameHead {
+        request,
+        handler: 255,
+        ..FrameHead::of(FrameKind::Reply, number)
+    };
     let lies: &[Lie] = &[
-        (|it, at| say(&it.vi, &Control::Credit { number: at, messages: 2 }), "not sent"),
-        (|it, at| tell(it, Name::Requests(at), Tell::Refuse { upto: 5, most: 4 }), "nobody sent"),
-        (|it, at| ask(it, Name::Replies(at), Ask::Unused { bytes: 1 << 40 }), "does not have"),
-        (|it, at| say(&it.vi, &Control::Unmapped { number: at }), "in use"),
+        (|it, at| say(&it.vi, &LinkControl::Credit { number: at, messages: 2 }), "not sent"),
+        (
+            |it, at| tell(it, FlowName::Requests(at), ReceiverNotice::Refuse { upto: 5, most: 4 }),
+            "nobody sent",
+        ),
+        (
+            |it, at| ask(it, FlowName::Replies(at), SenderNotice::Unused { bytes: 1 << 40 }),
+            "does not have",
+        ),
+        (|it, at| say(&it.vi, &LinkControl::Unmapped { number: at }), "in use"),
     ];
     for (lie, why) in lies {
         let sim = Sim::new(2);
@@ -311,10 +345,10 @@ fn who_does_not_listen_is_cut_off_before_it_costs_much() {
     let until = sim.elapsed() + Duration::from_secs(60);
     while liar.vi.error().is_none() && sim.elapsed() < until {
         let (number, name) = (1, "nobody".to_owned());
-        let map = Map { number, name, tag: 0, bytes: 0, needs: Vec::new() };
-        let head = Head::of(Kind::Control, 0).to_bits();
-        let _ = liar.vi.send_eager(vi::Lane::Talk, head, &[&Control::Map(map).to_bytes()]);
+        let map = MapRequest { number, name, tag: 0, bytes: 0, needs: Vec::new() };
+        let head = FrameHead::of(FrameKind::Control, 0).to_bits();
+        let _ = liar.vi.send_eager(vi::Lane::Talk, head, &[&LinkControl::Map(map).to_bytes()]);
         step(stage.nodes.iter());
     }
-    stage.assert_cut_off(&liar, "does not listen");
+    stage.assert_cut_off(&liar, "does not receive their answers");
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::link::Fate;
-use crate::links::slots::Key;
+use crate::links::Fate;
+use crate::slots::SlotKey;
 
 /// What all nodes of a world have sent, served and been told.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Ledger(Arc<Mutex<Book>>);
 pub(super) struct Book {
     pub(super) streams: Vec<Stream>,
     /// Which endpoint was told of the end of which link.
-    pub(super) ends: BTreeSet<(u64, Key)>,
+    pub(super) ends: BTreeSet<(u64, SlotKey)>,
     /// What is wrong, seen where nothing may panic.
     pub(super) wrong: Vec<String>,
 }
@@ -107,7 +107,7 @@ impl Ledger {
     }
 
     /// An endpoint was told that a link ended.
-    pub(super) fn ended(&self, endpoint: u64, link: Key) {
+    pub(super) fn ended(&self, endpoint: u64, link: SlotKey) {
         let mut book = self.book();
         if !book.ends.insert((endpoint, link)) {
             book.wrong.push(format!("{link:?} ended twice for {endpoint}"));

@@ -9,7 +9,7 @@ use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
 
-use crate::am::{Endpoint, EndpointName, EndpointState, MapError, Remote};
+use crate::am::{Endpoint, EndpointName, EndpointState, MessageError, RemoteEndpoint};
 use crate::links::{Links, LinksOptions};
 
 pub(super) fn links(name: &str) -> Links {
@@ -79,12 +79,12 @@ pub(super) fn what_comes_during_a_move_is_served_after_it_in_order() {
 }
 
 /// Maps an endpoint that will be there soon.
-pub(super) fn mapped(mine: &Endpoint, name: &EndpointName) -> Remote {
+pub(super) fn mapped(mine: &Endpoint, name: &EndpointName) -> RemoteEndpoint {
     let end = rt::now() + Duration::from_secs(30);
     loop {
         match mine.wait_map(name, Deadline::DEFAULT) {
             Ok(remote) => return remote,
-            Err(MapError::NoSuchEndpoint { .. }) if rt::now() < end => {
+            Err(MessageError::NoSuchEndpoint { .. }) if rt::now() < end => {
                 rt::sleep(Duration::from_millis(1));
             }
             Err(why) => panic!("{why}"),

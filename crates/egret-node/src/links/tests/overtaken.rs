@@ -10,12 +10,12 @@ use super::hostile::run;
 use super::world::Node;
 use crate::LinksOptions;
 use crate::am::fault::{Fault, caught};
-use crate::am::{Call, CallError, Endpoint, EndpointName, Message, Reason, Remote};
+use crate::am::{Call, Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
 
 /// Two nodes, a mapping from one to the other, and what is served there.
 struct Pair {
     nodes: Vec<Node>,
-    remote: Remote,
+    remote: RemoteEndpoint,
     served: Arc<Mutex<Vec<u64>>>,
     _endpoints: [Endpoint; 2],
 }
@@ -77,7 +77,7 @@ fn refused_data_keeps_nobody_waiting() {
         let calls: Vec<_> = calls.map(|(bytes, number)| pair.send(number, bytes)).collect();
         let ends: Vec<_> = calls.into_iter().map(|call| run(&pair.nodes, call)).collect();
         let refused: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
-        let [CallError::Undelivered(Reason::TooLarge { .. })] = &refused[..] else {
+        let [MessageError::TooLarge { .. }] = &refused[..] else {
             panic!("{refused:?}");
         };
         assert_eq!(*pair.served.lock().unwrap(), [0, 1, 3, 4]);

@@ -7,8 +7,8 @@ use egret_net::rt::Deadline;
 
 use super::ended::{go_on, listen, map, nodes, worlds};
 use super::hostile::run;
-use crate::am::{CallError, MapError, Message, Reason, Request, SendError};
-use crate::link::{LinkError, LinkUpError};
+use crate::am::{Message, MessageError, Request};
+use crate::links::LinkError;
 
 #[test]
 pub(super) fn what_was_sent_before_arrives_and_then_the_reason() {
@@ -40,7 +40,7 @@ pub(super) fn what_was_sent_before_arrives_and_then_the_reason() {
         let (peer, why) = ("a".to_owned(), "it  [2J failed\nbadly".to_owned());
         assert_eq!(theirs.why, LinkError::PeerFailed { peer, why });
         let failed = run(&all, unanswered).unwrap_err();
-        let CallError::Undelivered(Reason::Link { why, .. }) = failed else { panic!("{failed}") };
+        let MessageError::LinkLost { why, .. } = failed else { panic!("{failed}") };
         assert_eq!(why, theirs.why);
         assert_eq!(all[0].links.account().links, 0);
     }
@@ -103,9 +103,9 @@ fn who_has_failed_loses_its_link_and_no_other_does() {
         assert_eq!(all[0].links.account().links, 1);
         let gone = LinkError::PeerFailed { peer: "b".to_owned(), why: "declared dead".to_owned() };
         let failed = run(&all, unanswered).unwrap_err();
-        let CallError::Undelivered(Reason::Link { why, .. }) = failed else { panic!("{failed}") };
+        let MessageError::LinkLost { why, .. } = failed else { panic!("{failed}") };
         assert_eq!(why, gone);
-        assert_eq!(lost.try_send(0).unwrap_err().reason, SendError::Link(gone.clone()));
+        assert_eq!(lost.try_send(0).unwrap_err().why, MessageError::Link(gone.clone()));
         go_on(&sim, &all, Duration::from_millis(50));
         let told = told.lock().unwrap();
         assert!(matches!(&told[..], [ended] if ended.why == gone), "{told:?}");
@@ -131,9 +131,9 @@ fn a_link_that_is_being_made_ends_with_its_host() {
         assert!(mapping.as_mut().poll(&mut context).is_pending());
         all[0].links.end_link("b", "declared dead");
         let (peer, why) = ("b".to_owned(), "declared dead".to_owned());
-        let gone = LinkUpError::Link(LinkError::PeerFailed { peer, why });
+        let gone = LinkError::PeerFailed { peer, why };
         match mapping.as_mut().poll(&mut context) {
-            std::task::Poll::Ready(Err(MapError::Up(why))) => assert_eq!(why, gone),
+            std::task::Poll::Ready(Err(MessageError::NoLink(why))) => assert_eq!(why, gone),
             other => panic!("{other:?}"),
         }
     }

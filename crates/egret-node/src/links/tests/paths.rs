@@ -14,9 +14,9 @@ use super::hostile::{Stage, hello, run, say};
 use super::ledger::Ledger;
 use super::world::Node;
 use crate::am::handlers_later;
-use crate::link::{LinkError, LinkUpError};
+use crate::links::LinkError;
 use crate::links::path::fault::{Fault, caught};
-use crate::links::{Links, LinksOptions, PATH_MAX, Path, PathError};
+use crate::links::{Links, LinksOptions, PATH_MAX, Path};
 
 /// The port, the peer and the bytes of what has come.
 type Heard = Arc<Mutex<Vec<(u64, String, Vec<u8>)>>>;
@@ -49,7 +49,7 @@ fn payload(number: u64) -> Vec<u8> {
     number.to_le_bytes().into_iter().chain(filler).collect()
 }
 
-fn send(path: &Path, number: u64) -> Result<(), PathError> {
+fn send(path: &Path, number: u64) -> Result<(), LinkError> {
     let bytes = payload(number);
     let (a, b) = bytes.split_at(bytes.len() / 2);
     path.send(port(number), &[a, b])
@@ -140,7 +140,7 @@ fn a_message_has_up_to_so_many_bytes() {
     let bytes = vec![3; PATH_MAX + 1];
     path.send(0, &[]).unwrap();
     path.send(0, &[&[], &bytes[..1], &[], &bytes[2..]]).unwrap();
-    let too_large = PathError::TooLarge { len: PATH_MAX + 1, max: PATH_MAX };
+    let too_large = LinkError::PathTooLarge { len: PATH_MAX + 1, max: PATH_MAX };
     assert_eq!(path.send(0, &[&bytes]), Err(too_large));
     go_on(&sim, &all, SECOND);
     let lens: Vec<usize> = heard.lock().unwrap().iter().map(|heard| heard.2.len()).collect();
@@ -210,7 +210,10 @@ fn a_path_ends_with_its_link() {
             }
             go_on(&sim, &all, LONG);
             let (peer, why) = ("b".to_owned(), "of a test".to_owned());
-            let Err(PathError::Ended(ended)) = send(&there, 0) else { panic!("{end}: it lives") };
+            let Err(LinkError::PathEnded(ended)) = send(&there, 0) else {
+                panic!("{end}: it lives")
+            };
+            let ended = *ended;
             assert_eq!(there.ended(), Some(ended.clone()));
             match end {
                 0 => assert_eq!(ended, LinkError::PeerFailed { peer, why }),
@@ -248,7 +251,7 @@ fn a_new_life_of_the_peer_has_paths_of_its_own() {
     let heards = [0, 1].map(|at| hear(&all[at].links));
     // Its call replaces the link of the former life.
     let back = path(&all, 1, "a");
-    assert!(matches!(send(&first, 0), Err(PathError::Ended(_))), "{:?}", first.ended());
+    assert!(matches!(send(&first, 0), Err(LinkError::PathEnded(_))), "{:?}", first.ended());
     let second = path(&all, 0, "b");
     send(&second, 1).and(send(&back, 2)).unwrap();
     go_on(&sim, &all, SECOND);
@@ -282,7 +285,7 @@ fn a_link_with_a_path_gives_way_to_nobody() {
     let all = nodes(&sim, &LinksOptions::default().peers_max(1), &["hub", "a", "b"]);
     let first = path(&all, 1, "hub");
     let why = run(&all, all[2].links.path("hub", Deadline::DEFAULT)).unwrap_err();
-    assert!(matches!(why, LinkUpError::Full { links: 1, .. }), "{why}");
+    assert!(matches!(why, LinkError::Full { links: 1, .. }), "{why}");
     drop(first);
     go_on(&sim, &all, SECOND);
     send(&path(&all, 2, "hub"), 0).unwrap();
@@ -297,13 +300,13 @@ fn closing_gives_everything_back() {
     send(&there, 0).unwrap();
     all[1].links.close();
     assert_eq!(Arc::strong_count(&heard), 1, "the handlers are gone");
-    assert_eq!(send(&back, 0), Err(PathError::Ended(LinkError::Closed)));
+    assert_eq!(send(&back, 0), Err(LinkError::PathEnded(Box::new(LinkError::Closed))));
     assert!(!all[1].links.off_path(0));
     let unused = Arc::clone(&heard);
     all[1].links.on_path(0, move |_, _| drop(unused.lock().unwrap()));
     assert_eq!(Arc::strong_count(&heard), 1, "there are none any more");
     let why = run(&all, all[1].links.path("a", Deadline::DEFAULT)).unwrap_err();
-    assert_eq!(why, LinkUpError::Link(LinkError::Closed));
+    assert_eq!(why, LinkError::Closed);
     go_on(&sim, &all, SECOND);
     assert!(all.iter().all(|node| node.links.account().paths == 0));
     assert!(send(&there, 1).is_err());
@@ -358,7 +361,7 @@ fn who_is_not_there_has_no_path() {
     let all = nodes(&sim, &LinksOptions::default(), &["a"]);
     let links = &all[0].links;
     let within = Duration::from_millis(200);
-    assert_eq!(links.wait_path("a", within).unwrap_err(), LinkUpError::Oneself);
+    assert_eq!(links.wait_path("a", within).unwrap_err(), LinkError::Oneself);
     assert!(links.wait_path("nobody", within).is_err());
     assert_eq!(links.account().paths, 0);
 }

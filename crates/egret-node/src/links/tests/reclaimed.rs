@@ -9,17 +9,17 @@ use egret_net::rt::Deadline;
 
 use super::ended::{go_on, map, nodes, worlds};
 use super::world::{AT_ONCE, DATA};
-use crate::am::{CallError, Message, Remote};
+use crate::am::{Message, MessageError, RemoteEndpoint};
 
 /// Data that says so when it comes back, by the links; and how often it has.
-fn said(pool: &Pool, remote: &Arc<Remote>, count: &Arc<AtomicU32>) -> Shared<u8> {
+fn said(pool: &Pool, remote: &Arc<RemoteEndpoint>, count: &Arc<AtomicU32>) -> Shared<u8> {
     let (remote, count) = (Arc::clone(remote), Arc::clone(count));
     pool.take_typed::<u8>(8000).unwrap().share_with(move |buf| {
         assert_eq!(buf.len(), 8000);
         // Either takes the lock of the links; the second would wait, on a thread that may drive.
         drop(remote.try_send((AT_ONCE, &[1, 2])));
         let asked = remote.wait_call((AT_ONCE, &[1, 2]), Deadline::DEFAULT);
-        assert!(matches!(asked, Err(CallError::InHandler)), "{asked:?}");
+        assert!(matches!(asked, Err(MessageError::InHandler)), "{asked:?}");
         count.fetch_add(1, Relaxed);
     })
 }

@@ -9,9 +9,9 @@ use egret_net::vi::{Access, AccessError, Segment};
 use super::ended::{go_on, map, nodes, worlds};
 use super::hostile::run;
 use super::world::Node;
-use crate::am::{Call, CallError, Message, Reason, Remote, Request, Undelivered};
-use crate::link::lands::Flow;
+use crate::am::{Call, Message, MessageError, RemoteEndpoint, Request, Undelivered};
 use crate::links::Links;
+use crate::links::placement::InflowKey;
 
 const NONE: u8 = 200;
 const KEPT: u8 = 100;
@@ -67,7 +67,7 @@ fn data_that_nobody_takes_comes_back_in_all_forms() {
                 let back = told.lock().unwrap().pop().expect("it came back");
                 assert!(back.bytes == bytes, "{} of {len} bytes, form {at}", back.bytes.len());
                 assert_eq!((back.handler, back.words), (NONE, words), "{len} bytes, form {at}");
-                assert_eq!(back.reason, Reason::NoHandler { handler: NONE });
+                assert_eq!(back.reason, MessageError::NoHandler { handler: NONE });
             }
         }
         assert_eq!(told.lock().unwrap().len(), 0, "each once");
@@ -111,7 +111,7 @@ pub(super) fn two_sides_that_send_data_back_do_not_wait_for_each_other() {
         let nodes = nodes(&sim, &options.budget(1 << 20), &["a", "b"]);
         let pair = |_| [map(&nodes, [0, 0], [1, 0]), map(&nodes, [1, 0], [0, 0])];
         // Each has its guarantee, so that less is left for all.
-        let remotes: Vec<Remote> = (0..5).flat_map(pair).collect();
+        let remotes: Vec<RemoteEndpoint> = (0..5).flat_map(pair).collect();
         let told = [told(&nodes[0]), told(&nodes[1])];
         for remote in &remotes[..2] {
             let data = vec![7_u8; 200_000];
@@ -138,8 +138,8 @@ fn data_that_comes_back_is_charged_until_its_handler_has_run() {
         // What the peer may still send by the first mapping.
         let left = move |links: &Links| {
             links.core.state.with(|state| {
-                let link = state.hosts["b"];
-                state.links.get(link).map_or(0, |it| it.lands.left(Flow::Replies(0)))
+                let link = state.links.to_host("b").unwrap();
+                state.links.get(link).map_or(0, |it| it.lands.left(InflowKey::Replies(0)))
             })
         };
         let (links, seen) = (nodes[0].links.clone(), Arc::new(Mutex::new(Vec::new())));
@@ -185,7 +185,7 @@ fn segment(node: &Node, access: Access) {
     node.endpoints[0].endpoint.set_segment(pool.take(4096).unwrap(), access).unwrap();
 }
 
-fn refused(nodes: &[Node], remote: &Remote, is_put: bool) -> CallError {
+fn refused(nodes: &[Node], remote: &RemoteEndpoint, is_put: bool) -> MessageError {
     let call = if is_put { remote.try_put(8, vec![1_u8; 4]) } else { remote.try_get(8, 4) };
     run(nodes, call.unwrap()).unwrap_err()
 }
@@ -194,7 +194,7 @@ fn refused(nodes: &[Node], remote: &Remote, is_put: bool) -> CallError {
 fn who_is_refused_a_get_or_put_is_told_why_over_any_fabric() {
     for (sim, options) in worlds() {
         let nodes = nodes(&sim, &options, &["a", "b"]);
-        let forbidden = |asked| CallError::Access(AccessError::Forbidden { asked });
+        let forbidden = |asked| MessageError::Access(AccessError::Forbidden { asked });
         segment(&nodes[1], Access::READ);
         let remote = map(&nodes, [0, 0], [1, 0]);
         assert_eq!(refused(&nodes, &remote, true), forbidden("write"));
@@ -202,7 +202,7 @@ fn who_is_refused_a_get_or_put_is_told_why_over_any_fabric() {
         let remote = map(&nodes, [0, 0], [1, 0]);
         assert_eq!(refused(&nodes, &remote, false), forbidden("read"));
         drop(nodes[1].endpoints[0].endpoint.take_segment());
-        let revoked = CallError::Access(AccessError::Revoked);
+        let revoked = MessageError::Access(AccessError::Revoked);
         assert_eq!(refused(&nodes, &remote, false), revoked);
         assert_eq!(refused(&nodes, &remote, true), revoked);
     }
@@ -224,7 +224,7 @@ fn the_memory_of_a_request_without_an_answer_comes_back() {
         };
         let mut call = ask(NONE);
         let why = run(&nodes, &mut call).unwrap_err();
-        assert_eq!(why, CallError::Undelivered(Reason::NoHandler { handler: NONE }));
+        assert_eq!(why, MessageError::NoHandler { handler: NONE });
         assert!(back(&mut call) == bytes && call.take_sent().is_none());
         let mut call = remote.try_put(0, bytes.clone());
         assert!(call.is_err(), "there is no segment");
@@ -232,11 +232,11 @@ fn the_memory_of_a_request_without_an_answer_comes_back() {
         let other = map(&nodes, [0, 0], [1, 0]);
         call = other.try_put(0, bytes[..4000].to_vec());
         let mut call = call.unwrap();
-        assert!(matches!(run(&nodes, &mut call), Err(CallError::Access(_))));
+        assert!(matches!(run(&nodes, &mut call), Err(MessageError::Access(_))));
         assert!(back(&mut call) == bytes[..4000]);
         let mut call = remote.try_transfer(Message::to(NONE).data(vec![1_u8; 2 << 20])).unwrap();
         let why = run(&nodes, &mut call).unwrap_err();
-        assert!(matches!(why, CallError::Undelivered(Reason::TooLarge { .. })), "{why}");
+        assert!(matches!(why, MessageError::TooLarge { .. }), "{why}");
         assert_eq!(back(&mut call).len(), 2 << 20);
         let later = Mutex::new(Vec::new());
         let keep = move |request: Request<'_>| later.lock().unwrap().push(request.later());
@@ -246,7 +246,7 @@ fn the_memory_of_a_request_without_an_answer_comes_back() {
         let mut never = ask(KEPT);
         sim.crash("b");
         let why = run(&nodes, &mut call).unwrap_err();
-        assert!(matches!(why, CallError::Undelivered(Reason::Link { .. })), "{why}");
+        assert!(matches!(why, MessageError::LinkLost { .. }), "{why}");
         assert!(back(&mut call) == bytes);
         assert!(run(&nodes, &mut never).is_err() && back(&mut never) == bytes);
     }

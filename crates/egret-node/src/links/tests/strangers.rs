@@ -6,22 +6,22 @@ use egret_net::fabric::sim::Sim;
 
 use super::hostile::{Stage, hello, run, say, send};
 use super::world::step;
-use crate::link::control::{Control, Hello, VERSION};
-use crate::link::{Head, Kind};
+use crate::links::control::{LinkControl, LinkHello, VERSION};
+use crate::links::{FrameHead, FrameKind};
 
 #[test]
 fn who_does_not_say_hello_is_sent_away() {
     let sim = Sim::new(1);
     let stage = Stage::new(&sim);
     let honest = &stage.nodes[0].links;
-    let control = Head::of(Kind::Control, 0).to_bits();
-    let other = Hello { version: VERSION + 1, link: 1, incarnation: 1, host: "x".into() };
+    let control = FrameHead::of(FrameKind::Control, 0).to_bits();
+    let other = LinkHello { version: VERSION + 1, link: 1, incarnation: 1, host: "x".into() };
     let said: Vec<(u64, Vec<u8>)> = vec![
         (control, Vec::new()),
         (control, vec![0xff; 4000]),
-        (control, Control::Unmap { slot: 0 }.to_bytes()),
-        (control, Control::Hello(other).to_bytes()),
-        (Head::of(Kind::Request, 0).to_bits(), Vec::new()),
+        (control, LinkControl::Unmap { slot: 0 }.to_bytes()),
+        (control, LinkControl::Hello(other).to_bytes()),
+        (FrameHead::of(FrameKind::Request, 0).to_bits(), Vec::new()),
         (u64::MAX, vec![1]),
     ];
     for (at, (head, bytes)) in said.into_iter().enumerate() {

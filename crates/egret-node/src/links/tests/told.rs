@@ -11,8 +11,8 @@ use egret_net::rt::Deadline;
 use egret_net::vi::ConnectError;
 
 use super::ended::{go_on, map, nodes, worlds};
-use crate::am::{CallError, EndpointError, EndpointName, MapError, Message, SendError};
-use crate::link::LinkUpError;
+use crate::am::{EndpointName, Message, MessageError};
+use crate::links::LinkError;
 use crate::links::{Links, LinksOptions};
 
 #[test]
@@ -25,21 +25,21 @@ fn a_missing_host_missing_links_and_oneself_are_told_apart() {
     let connect = |host| here.wait_connect(host, time).unwrap_err();
     let map = |host| mine.wait_map(&EndpointName::new(host, "any", 0), time).unwrap_err();
     let unknown =
-        |why: &LinkUpError| matches!(why, LinkUpError::Connect(ConnectError::UnknownHost { .. }));
+        |why: &LinkError| matches!(why, LinkError::Connect(ConnectError::UnknownHost { .. }));
     let not_listening =
-        |why: &LinkUpError| matches!(why, LinkUpError::Connect(ConnectError::NotListening { .. }));
+        |why: &LinkError| matches!(why, LinkError::Connect(ConnectError::NotListening { .. }));
     assert!(unknown(&connect("nobody")), "{}", connect("nobody"));
     assert!(not_listening(&connect("bare")), "{}", connect("bare"));
     let (nobody, listens) = (map("nobody"), map("bare"));
-    assert!(matches!(&nobody, MapError::Up(why) if unknown(why)), "{nobody}");
-    assert!(matches!(&listens, MapError::Up(why) if not_listening(why)), "{listens}");
+    assert!(matches!(&nobody, MessageError::NoLink(why) if unknown(why)), "{nobody}");
+    assert!(matches!(&listens, MessageError::NoLink(why) if not_listening(why)), "{listens}");
     // An endpoint of this node never answers: it is told at once.
     let to = EndpointName::new("here", "mine", 0);
     let began = sim.elapsed();
     let oneself = mine.wait_map(&to, Deadline::UntilDead).unwrap_err();
-    assert_eq!(oneself, MapError::Up(LinkUpError::Oneself));
+    assert_eq!(oneself, MessageError::NoLink(LinkError::Oneself));
     let why = here.wait_connect("here", Deadline::UntilDead).unwrap_err();
-    assert_eq!(why, LinkUpError::Oneself);
+    assert_eq!(why, LinkError::Oneself);
     assert!(why.to_string().contains("cannot map each other"), "{why}");
     assert!(sim.elapsed() - began < Duration::from_millis(1), "at once");
     drop(bare);
@@ -74,11 +74,11 @@ fn a_host_that_does_not_answer_is_told_apart_by_its_link() {
         // Nobody drives the other two.
         let ask = |host| mine.wait_map(&EndpointName::new(host, "e0", 0), time);
         let [linked, other] = ["b", "c"].map(|host| ask(host).unwrap_err());
-        assert!(matches!(linked, MapError::TimedOut { linked: true, .. }), "{linked:?}");
+        assert!(matches!(linked, MessageError::NotMappedInTime { linked: true, .. }), "{linked:?}");
         assert!(!linked.to_string().contains("there is no link"), "{linked}");
         let is_told = match &other {
-            MapError::Up(LinkUpError::Connect(ConnectError::NotAccepted { .. })) => true,
-            MapError::TimedOut { linked, .. } => !linked,
+            MessageError::NoLink(LinkError::Connect(ConnectError::NotAccepted { .. })) => true,
+            MessageError::NotMappedInTime { linked, .. } => !linked,
             _ => false,
         };
         assert!(is_told, "{other:?}");
@@ -98,15 +98,17 @@ fn what_waits_inside_a_handler_says_so_and_sends_nothing() {
     nodes[1].endpoints[1].endpoint.on(50, move |_| {
         let (now, mut said) = (Deadline::DEFAULT, said.lock().unwrap());
         let name = EndpointName::new("a", "e1", 0);
-        said.push(to.wait_call(0, now).err() == Some(CallError::InHandler));
-        said.push(to.wait_call_with(Message::to(0), &[], now).err() == Some(CallError::InHandler));
-        said.push(mine.wait_map(&name, now).err() == Some(MapError::InHandler));
-        said.push(mine.wait_move_to(&bundle, now).err() == Some(EndpointError::InHandler));
-        said.push(links.wait_connect("c", now).err() == Some(LinkUpError::InHandler));
+        said.push(to.wait_call(0, now).err() == Some(MessageError::InHandler));
+        said.push(
+            to.wait_call_with(Message::to(0), &[], now).err() == Some(MessageError::InHandler),
+        );
+        said.push(mine.wait_map(&name, now).err() == Some(MessageError::InHandler));
+        said.push(mine.wait_move_to(&bundle, now).err() == Some(MessageError::InHandler));
+        said.push(links.wait_connect("c", now).err() == Some(LinkError::InHandler));
         // There is room for one.
         said.push(to.wait_send((0, &[]), now).is_ok());
-        said.push(to.wait_send((0, &[]), now) == Err(SendError::InHandler));
-        said.push(to.wait_room(now) == Err(SendError::InHandler));
+        said.push(to.wait_send((0, &[]), now) == Err(MessageError::InHandler));
+        said.push(to.wait_room(now) == Err(MessageError::InHandler));
         said.push(!links.drive(now, || false));
         *done.lock().unwrap() = crate::am::in_handler();
     });

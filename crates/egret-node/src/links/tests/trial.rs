@@ -6,15 +6,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::{self, Deadline, GivenBack};
 use egret_net::vi::Reliability;
 
 use super::ledger::{Id, Ledger, NO_HANDLER, Sent, Stream, Way};
 use super::random::Random;
 use super::world::{AT_ONCE, DATA, HOLD, IN_ORDER, LATER, NEVER, Node, UPCALL, step};
-use crate::am::{Call, MEDIUM_MAX, Mapping, Message, Remote, SendError, Unsent};
+use crate::am::{Call, MEDIUM_MAX, Message, MessageError, PendingMapping, RemoteEndpoint};
 use crate::links::LinksOptions;
-use crate::links::slots::Key;
+use crate::slots::SlotKey;
 
 /// How a trial goes.
 #[derive(Debug, Clone, Copy)]
@@ -47,14 +47,14 @@ impl Plan {
 pub(super) struct Flow {
     pub(super) stream: usize,
     pub(super) from: usize,
-    pub(super) remote: Remote,
+    pub(super) remote: RemoteEndpoint,
 }
 
 /// What a stream depends on.
 pub(super) struct Mark {
     pub(super) stream: usize,
     pub(super) sides: [(usize, u64); 2],
-    pub(super) link: Key,
+    pub(super) link: SlotKey,
     /// The endpoints that it is between.
     pub(super) ends: Ends,
     /// Links that had ended at the other side.
@@ -64,7 +64,7 @@ pub(super) struct Asked {
     pub(super) from: usize,
     pub(super) ends: Ends,
     pub(super) to: usize,
-    pub(super) mapping: Pin<Box<Mapping>>,
+    pub(super) mapping: Pin<Box<PendingMapping>>,
 }
 
 pub(super) struct Trial<'a> {
@@ -208,7 +208,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn mapped(&mut self, asked: &Asked, remote: Remote) {
+    fn mapped(&mut self, asked: &Asked, remote: RemoteEndpoint) {
         let stream = {
             let mut book = self.ledger.book();
             book.streams.push(Stream::default());
@@ -269,8 +269,8 @@ impl<'a> Trial<'a> {
                 self.ledger.book().streams[stream].lanes[lane].push(sent);
                 self.calls.extend(call.map(|call| (id, flow.from, call)));
             }
-            Err(Unsent { reason: SendError::Full { .. }, .. }) => {}
-            Err(Unsent { reason: SendError::Link(_), .. }) => {
+            Err(GivenBack { why: MessageError::Full { .. }, .. }) => {}
+            Err(GivenBack { why: MessageError::Link(_), .. }) => {
                 self.flows.retain(|flow| flow.stream != stream);
             }
             Err(unsent) => panic!("{unsent}"),

@@ -9,7 +9,9 @@ use egret_net::rt;
 use egret_net::vi::{Nic, Reliability};
 
 use super::ledger::{Id, Ledger, NO_HANDLER, Outcome};
-use crate::am::{Bundle, Endpoint, EndpointName, Kept, Message, Reason, ReplySlot, Request};
+use crate::am::{
+    Bundle, Endpoint, EndpointName, HeldPayload, Message, MessageError, ReplySlot, Request,
+};
 use crate::links::{Links, LinksOptions};
 
 /// One life of a node.
@@ -35,7 +37,7 @@ pub(super) struct End {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stash {
     pub(super) later: Arc<Mutex<Vec<(Id, ReplySlot)>>>,
-    kept: Arc<Mutex<Vec<Kept>>>,
+    kept: Arc<Mutex<Vec<HeldPayload>>>,
     /// Answers that ran a handler.
     upcalls: Arc<Mutex<BTreeSet<Id>>>,
 }
@@ -72,7 +74,7 @@ impl Node {
         let ledger = ledger.clone();
         endpoint.on_error(move |undelivered| {
             let outcome = match undelivered.reason {
-                Reason::Link { fate, .. } => Outcome::Lost(fate),
+                MessageError::LinkLost { fate, .. } => Outcome::Lost(fate),
                 _ => Outcome::Returned,
             };
             match Id::of(&undelivered.words) {

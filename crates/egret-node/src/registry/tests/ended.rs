@@ -12,11 +12,11 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Nic, NicOptions, PublicKey};
 
 use super::super::fault::{Fault, caught};
-use super::super::wire::{ASK, Ask, ENDPOINT, Entry, Join, VERSION};
+use super::super::wire::{ASK, ENDPOINT, JoinRequest, LogEntry, RegistryQuestion, VERSION};
 use super::super::{Registry, RegistryOptions};
 use super::keys;
-use crate::am::{Endpoint, EndpointName, Message, Peer, Remote, fault as am};
-use crate::node::{Config, Node, Offer, Properties};
+use crate::am::{Endpoint, EndpointName, LinkPeer, Message, RemoteEndpoint, fault as am};
+use crate::node::{Config, FabricOffer, Node, Properties};
 use crate::{Links, LinksOptions};
 
 const POOL: &str = "p";
@@ -28,10 +28,10 @@ struct Stage {
     nic: Nic,
     caller: Links,
     /// The registry, and what ends the caller's link there.
-    asks: Remote,
-    ends: Remote,
+    asks: RemoteEndpoint,
+    ends: RemoteEndpoint,
     /// The caller's link, as the registry has it, when it was last heard.
-    heard: Arc<Mutex<Option<Peer>>>,
+    heard: Arc<Mutex<Option<LinkPeer>>>,
     _served: Endpoint,
 }
 
@@ -59,7 +59,7 @@ impl Stage {
     }
 
     /// The caller's link, and the key that it has proven.
-    fn caller(&self) -> (Peer, PublicKey) {
+    fn caller(&self) -> (LinkPeer, PublicKey) {
         self.ends.try_send((0, &[0])).unwrap();
         self.steps();
         let peer = self.heard.lock().unwrap().unwrap();
@@ -73,7 +73,7 @@ impl Stage {
         }
     }
 
-    fn log(&self) -> Vec<Entry> {
+    fn log(&self) -> Vec<LogEntry> {
         self.registry.server.inner.lock().state.log.clone()
     }
 
@@ -92,9 +92,9 @@ impl Stage {
     }
 }
 
-fn question() -> Join {
-    let fabrics = vec![Offer::new("sim", HOST, Properties::network())];
-    Join { pool: POOL.into(), size: None, rank: None, machine: "m".into(), fabrics }
+fn question() -> JoinRequest {
+    let fabrics = vec![FabricOffer::new("sim", HOST, Properties::network())];
+    JoinRequest { pool: POOL.into(), size: None, rank: None, machine: "m".into(), fabrics }
 }
 
 fn step(nic: &Nic, registry: &Registry, caller: &Links) {
@@ -120,7 +120,7 @@ fn who_asks_and_is_gone_before_its_turn_does_not_join() {
     let sim = Sim::new(1);
     let stage = Stage::new(&sim);
     stage.ends.try_send((0, &[1])).unwrap();
-    let bytes = Ask::Join(question()).to_bytes();
+    let bytes = RegistryQuestion::Join(question()).to_bytes();
     let question = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
     let call = stage.asks.try_request(question).unwrap();
     stage.steps();
@@ -139,13 +139,13 @@ fn who_joins_while_its_link_ends_dies_with_it() {
     let server = &stage.registry.server;
     server.change(|state, now| {
         server.links.end_link_of(HOST, key, "cut off");
-        state.ask(now, (&peer, Some(key)), u64::MAX, Ask::Join(question()));
+        state.ask(now, (&peer, Some(key)), u64::MAX, RegistryQuestion::Join(question()));
     });
-    assert!(matches!(stage.log()[..], [Entry::Joined(_)]));
+    assert!(matches!(stage.log()[..], [LogEntry::Joined(_)]));
     stage.steps();
     let log = stage.log();
     assert!(
-        matches!(&log[..], [Entry::Joined(member), Entry::Died { node, .. }] if *node == member.id),
+        matches!(&log[..], [LogEntry::Joined(member), LogEntry::Died { node, .. }] if *node == member.id),
         "{log:?}"
     );
     stage.assert_nobody_is_here(&sim);
@@ -160,7 +160,9 @@ fn who_joins_after_its_link_ended_is_given_up() {
     for second in 0..=patience.as_secs() {
         state.tick(now + Duration::from_secs(second));
     }
-    assert!(matches!(&state.log[..], [Entry::Joined(_), Entry::Died { node, .. }] if *node == id));
+    assert!(
+        matches!(&state.log[..], [LogEntry::Joined(_), LogEntry::Died { node, .. }] if *node == id)
+    );
     assert!(state.ranks.values().all(|life| !life.is_here()));
     assert_eq!(state.take_moved(), [(1, true), (1, false)]);
     assert_eq!(
@@ -205,7 +207,7 @@ fn links_are_told_in_the_order_of_what_happened() {
         let joins = Arc::clone(&server);
         let joining = rt::spawn("joins", move || {
             joins.change(|state, now| {
-                state.ask(now, (&peer, None), u64::MAX, Ask::Join(question()));
+                state.ask(now, (&peer, None), u64::MAX, RegistryQuestion::Join(question()));
             });
         });
         let mut held = 0;

@@ -1,7 +1,7 @@
 //! The fuzzers' entrances, with seeded inputs.
 
 use super::super::fuzzing::{questions, tidings};
-use super::super::wire::{Answer, Ask, Entry};
+use super::super::wire::{LogEntry, RegistryAnswer, RegistryQuestion};
 use crate::links::tests::random::Random;
 use crate::node::NodeId;
 
@@ -21,14 +21,18 @@ impl Random {
     }
 }
 
-fn ask(random: &mut Random) -> Ask {
+fn ask(random: &mut Random) -> RegistryQuestion {
     let name = format!("{}", random.next() % 3);
     match random.next() % 5 {
-        0 => Ask::Follow { next: random.next() % 4 },
-        1 => Ask::Bind { name, bytes: vec![1], replace: random.next().is_multiple_of(2) },
-        2 => Ask::Unbind { name, bytes: vec![1] },
-        3 => Ask::Lookup { name, wait_ms: random.next() % 3 * 1000 },
-        _ => Ask::Leave,
+        0 => RegistryQuestion::Follow { next: random.next() % 4 },
+        1 => RegistryQuestion::Bind {
+            name,
+            bytes: vec![1],
+            replace: random.next().is_multiple_of(2),
+        },
+        2 => RegistryQuestion::Unbind { name, bytes: vec![1] },
+        3 => RegistryQuestion::Lookup { name, wait_ms: random.next() % 3 * 1000 },
+        _ => RegistryQuestion::Leave,
     }
 }
 
@@ -58,11 +62,12 @@ fn whatever_a_registry_tells_a_node_stays_sane() {
             let node =
                 NodeId { rank: u32::from(random.byte() % 3), incarnation: random.next() % 5 };
             let entries = match random.next() % 3 {
-                0 => vec![Entry::Left(node)],
-                1 => vec![Entry::Died { node, why: "x".into() }],
+                0 => vec![LogEntry::Left(node)],
+                1 => vec![LogEntry::Died { node, why: "x".into() }],
                 _ => Vec::new(),
             };
-            let told = Answer::Events { first: first - random.next() % 2, entries }.to_bytes();
+            let told =
+                RegistryAnswer::Events { first: first - random.next() % 2, entries }.to_bytes();
             let piece = random.damaged(told);
             input.push(u8::try_from(piece.len()).unwrap());
             input.extend(piece);

@@ -5,17 +5,22 @@ use std::time::Duration;
 use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
-use super::super::state::{State, Terms};
-use super::super::wire::{Answer, Ask, Join};
-use crate::node::{NodeId, Offer, Properties, Refused};
+use super::super::state::{PoolTerms, RegistryState};
+use super::super::wire::{JoinRequest, RegistryAnswer, RegistryQuestion};
+use crate::node::{FabricOffer, NodeId, Properties, RegistryRefusal};
 
-pub(super) fn state() -> State<u32> {
+pub(super) fn state() -> RegistryState<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-    State::new(Terms { pool: "p".into(), size: 3, silent, patience })
+    RegistryState::new(PoolTerms { pool: "p".into(), size: 3, silent, patience })
 }
 
 /// Asks over a link by which this key was proven.
-fn ask(state: &mut State<u32>, link: u32, key: u8, ask: Ask) -> Answer {
+fn ask(
+    state: &mut RegistryState<u32>,
+    link: u32,
+    key: u8,
+    ask: RegistryQuestion,
+) -> RegistryAnswer {
     let key = PublicKey::from_bytes([key; 32]);
     state.ask(Instant::default(), (&link, Some(key)), link.into(), ask);
     let mut said = state.take_out().into_iter();
@@ -24,16 +29,17 @@ fn ask(state: &mut State<u32>, link: u32, key: u8, ask: Ask) -> Answer {
 
 /// Joins with `tcp` at a host.
 pub(super) fn join(
-    state: &mut State<u32>,
+    state: &mut RegistryState<u32>,
     link: u32,
     key: u8,
     host: &str,
-) -> Result<NodeId, Refused> {
-    let fabrics = vec![Offer::new("tcp", host, Properties::network())];
-    let join = Join { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics };
-    match ask(state, link, key, Ask::Join(join)) {
-        Answer::Welcome { id, .. } => Ok(id),
-        Answer::Refused(why) => Err(why),
+) -> Result<NodeId, RegistryRefusal> {
+    let fabrics = vec![FabricOffer::new("tcp", host, Properties::network())];
+    let join =
+        JoinRequest { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics };
+    match ask(state, link, key, RegistryQuestion::Join(join)) {
+        RegistryAnswer::Welcome { id, .. } => Ok(id),
+        RegistryAnswer::Refused(why) => Err(why),
         other => panic!("{other:?}"),
     }
 }
@@ -42,13 +48,13 @@ pub(super) fn join(
 pub(super) fn a_key_that_had_a_life_has_no_other() {
     let mut state = state();
     let by = join(&mut state, 1, 1, "a").unwrap();
-    let used = Err(Refused::KeyUsed { by });
+    let used = Err(RegistryRefusal::KeyUsed { by });
     assert_eq!(join(&mut state, 2, 1, "b"), used, "it has one");
-    assert_eq!(ask(&mut state, 1, 1, Ask::Leave), Answer::Done);
+    assert_eq!(ask(&mut state, 1, 1, RegistryQuestion::Leave), RegistryAnswer::Done);
     assert_eq!(join(&mut state, 3, 1, "a"), used, "it had one");
     let by = join(&mut state, 4, 2, "a").unwrap();
     state.process_ended(Instant::default(), by.rank, "it was killed");
-    let used = Err(Refused::KeyUsed { by });
+    let used = Err(RegistryRefusal::KeyUsed { by });
     assert_eq!(join(&mut state, 5, 2, "a"), used, "it was declared dead");
     assert!(join(&mut state, 6, 3, "a").is_ok());
 }
@@ -57,10 +63,10 @@ pub(super) fn a_key_that_had_a_life_has_no_other() {
 pub(super) fn nobody_joins_at_the_host_of_a_member() {
     let mut state = state();
     let by = join(&mut state, 1, 1, "a").unwrap();
-    let taken = Err(Refused::HostTaken { host: "a".into(), by });
+    let taken = Err(RegistryRefusal::HostTaken { host: "a".into(), by });
     assert_eq!(join(&mut state, 2, 2, "a"), taken);
     assert!(join(&mut state, 3, 3, "b").is_ok());
-    assert_eq!(ask(&mut state, 1, 1, Ask::Leave), Answer::Done);
+    assert_eq!(ask(&mut state, 1, 1, RegistryQuestion::Leave), RegistryAnswer::Done);
     assert!(join(&mut state, 4, 4, "a").is_ok(), "the member is gone");
 }
 
@@ -72,7 +78,7 @@ fn links_are_for_members() {
     assert!(join(&mut state, 2, 2, "a").is_err());
     assert_eq!(state.take_moved(), [(1, true)], "who is refused stays unlisted");
     join(&mut state, 3, 3, "b").unwrap();
-    assert_eq!(ask(&mut state, 3, 3, Ask::Leave), Answer::Done);
+    assert_eq!(ask(&mut state, 3, 3, RegistryQuestion::Leave), RegistryAnswer::Done);
     state.process_ended(Instant::default(), id.rank, "it was killed");
     assert_eq!(state.take_moved(), [(3, true), (3, false), (1, false)]);
 }

@@ -6,27 +6,27 @@ use std::time::Duration;
 use egret_net::rt::Instant;
 
 use super::super::limits::{BOUND_MAX, NAME_MAX};
-use super::super::state::{LOOK, State, Terms};
-use super::super::wire::{Answer, Ask, Entry, Join};
-use crate::node::{Fate, NodeId, Offer, Properties, Refused};
+use super::super::state::{LOOK, PoolTerms, RegistryState};
+use super::super::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
+use crate::node::{Departure, FabricOffer, NodeId, Properties, RegistryRefusal};
 
 /// A registry and whatever it has answered.
 pub(super) struct Desk {
-    state: State<u32>,
+    state: RegistryState<u32>,
     now: Instant,
     tickets: u64,
-    said: BTreeMap<u64, Option<Answer>>,
+    said: BTreeMap<u64, Option<RegistryAnswer>>,
 }
 
 impl Desk {
     pub(super) fn new(size: u32) -> Self {
         let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-        let state = State::new(Terms { pool: "p".into(), size, silent, patience });
+        let state = RegistryState::new(PoolTerms { pool: "p".into(), size, silent, patience });
         Self { state, now: Instant::default(), tickets: 0, said: BTreeMap::new() }
     }
 
     /// Asks; the ticket.
-    fn asks(&mut self, from: u32, ask: Ask) -> u64 {
+    fn asks(&mut self, from: u32, ask: RegistryQuestion) -> u64 {
         self.tickets += 1;
         self.state.ask(self.now, (&from, None), self.tickets, ask);
         self.said.extend(self.state.take_out());
@@ -34,7 +34,7 @@ impl Desk {
     }
 
     /// Asks what is answered at once.
-    fn ask(&mut self, from: u32, ask: Ask) -> Answer {
+    fn ask(&mut self, from: u32, ask: RegistryQuestion) -> RegistryAnswer {
         let ticket = self.asks(from, ask);
         self.said.remove(&ticket).flatten().expect("an answer at once")
     }
@@ -55,24 +55,24 @@ impl Desk {
     }
 
     fn join(&mut self, from: u32) -> NodeId {
-        match self.ask(from, Ask::Join(joining())) {
-            Answer::Welcome { id, .. } => id,
+        match self.ask(from, RegistryQuestion::Join(joining())) {
+            RegistryAnswer::Welcome { id, .. } => id,
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn joining() -> Join {
-    let fabrics = vec![Offer::new("sim", "host", Properties::network())];
-    Join { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics }
+fn joining() -> JoinRequest {
+    let fabrics = vec![FabricOffer::new("sim", "host", Properties::network())];
+    JoinRequest { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics }
 }
 
-fn lookup(name: &str, wait_ms: u64) -> Ask {
-    Ask::Lookup { name: name.into(), wait_ms }
+fn lookup(name: &str, wait_ms: u64) -> RegistryQuestion {
+    RegistryQuestion::Lookup { name: name.into(), wait_ms }
 }
 
-fn bind(name: &str, bytes: &[u8]) -> Ask {
-    Ask::Bind { name: name.into(), bytes: bytes.to_vec(), replace: false }
+fn bind(name: &str, bytes: &[u8]) -> RegistryQuestion {
+    RegistryQuestion::Bind { name: name.into(), bytes: bytes.to_vec(), replace: false }
 }
 
 #[test]
@@ -80,8 +80,8 @@ pub(super) fn who_waits_for_a_name_is_told_when_it_is_bound() {
     let mut desk = Desk::new(2);
     let (one, _) = (desk.join(1), desk.join(2));
     let waits = desk.asks(2, lookup("name", 60_000));
-    assert_eq!(desk.ask(1, bind("name", b"x")), Answer::Done);
-    let bound = Answer::Bound { owner: one, bytes: b"x".to_vec() };
+    assert_eq!(desk.ask(1, bind("name", b"x")), RegistryAnswer::Done);
+    let bound = RegistryAnswer::Bound { owner: one, bytes: b"x".to_vec() };
     assert_eq!(desk.said.remove(&waits), Some(Some(bound)));
 }
 
@@ -89,20 +89,24 @@ pub(super) fn who_waits_for_a_name_is_told_when_it_is_bound() {
 pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
     let mut desk = Desk::new(3);
     let (_, two, _) = (desk.join(1), desk.join(2), desk.join(3));
-    assert_eq!(desk.ask(2, bind("kept", b"x")), Answer::Done);
-    assert_eq!(desk.ask(2, bind("free", b"x")), Answer::Done);
-    let unbind = Ask::Unbind { name: "free".into(), bytes: b"x".to_vec() };
-    assert_eq!(desk.ask(2, unbind), Answer::Done);
+    assert_eq!(desk.ask(2, bind("kept", b"x")), RegistryAnswer::Done);
+    assert_eq!(desk.ask(2, bind("free", b"x")), RegistryAnswer::Done);
+    let unbind = RegistryQuestion::Unbind { name: "free".into(), bytes: b"x".to_vec() };
+    assert_eq!(desk.ask(2, unbind), RegistryAnswer::Done);
     let [free, never] = ["free", "never"].map(|name| desk.asks(1, lookup(name, 60_000)));
     assert_eq!(desk.said.get(&free), None, "its owner may bind it again");
-    let withdrawn = Answer::Withdrawn { owner: two };
+    let withdrawn = RegistryAnswer::Withdrawn { owner: two };
     assert_eq!(desk.ask(1, lookup("free", 0)), withdrawn, "who does not wait");
-    assert_eq!(desk.ask(1, lookup("never", 0)), Answer::NotBound);
+    assert_eq!(desk.ask(1, lookup("never", 0)), RegistryAnswer::NotBound);
     let soon = desk.asks(1, lookup("free", 500));
     desk.passes(Duration::from_millis(500));
     assert_eq!(desk.said.get(&soon), Some(&Some(withdrawn)), "who has waited");
-    assert_eq!(desk.ask(2, Ask::Leave), Answer::Done);
-    let gone = |name: &str| Answer::OwnerGone { name: name.into(), owner: two, fate: Fate::Left };
+    assert_eq!(desk.ask(2, RegistryQuestion::Leave), RegistryAnswer::Done);
+    let gone = |name: &str| RegistryAnswer::OwnerGone {
+        name: name.into(),
+        owner: two,
+        fate: Departure::Left,
+    };
     assert_eq!(desk.said.get(&free), Some(&Some(gone("free"))));
     assert_eq!(desk.ask(1, lookup("kept", 60_000)), gone("kept"));
     assert_eq!(desk.ask(1, lookup("kept", 0)), gone("kept"), "who does not wait");
@@ -114,7 +118,7 @@ pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
     assert_eq!([kept, never].map(|ticket| desk.said.get(&ticket)), [None, None]);
     desk.state.process_ended(desk.now, 2, "gone");
     desk.said.extend(desk.state.take_out());
-    let nobody = |name: &str| Answer::NobodyLeft { name: name.into() };
+    let nobody = |name: &str| RegistryAnswer::NobodyLeft { name: name.into() };
     assert_eq!(desk.said.get(&kept), Some(&Some(nobody("kept"))));
     assert_eq!(desk.said.get(&never), Some(&Some(nobody("never"))));
     assert_eq!(desk.ask(1, lookup("other", 60_000)), nobody("other"));
@@ -124,16 +128,17 @@ pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
 pub(super) fn a_name_that_was_bound_anew_is_not_taken_back() {
     let mut desk = Desk::new(1);
     let one = desk.join(1);
-    assert_eq!(desk.ask(1, bind("name", b"old")), Answer::Done);
-    let anew = Ask::Bind { name: "name".into(), bytes: b"new".to_vec(), replace: true };
-    assert_eq!(desk.ask(1, anew), Answer::Done);
+    assert_eq!(desk.ask(1, bind("name", b"old")), RegistryAnswer::Done);
+    let anew =
+        RegistryQuestion::Bind { name: "name".into(), bytes: b"new".to_vec(), replace: true };
+    assert_eq!(desk.ask(1, anew), RegistryAnswer::Done);
     let mut unbind = |bytes: &[u8]| {
-        let ask = Ask::Unbind { name: "name".into(), bytes: bytes.to_vec() };
+        let ask = RegistryQuestion::Unbind { name: "name".into(), bytes: bytes.to_vec() };
         (desk.ask(1, ask), desk.ask(1, lookup("name", 0)))
     };
-    let bound = Answer::Bound { owner: one, bytes: b"new".to_vec() };
-    assert_eq!(unbind(b"old"), (Answer::NotBound, bound));
-    assert_eq!(unbind(b"new"), (Answer::Done, Answer::Withdrawn { owner: one }));
+    let bound = RegistryAnswer::Bound { owner: one, bytes: b"new".to_vec() };
+    assert_eq!(unbind(b"old"), (RegistryAnswer::NotBound, bound));
+    assert_eq!(unbind(b"new"), (RegistryAnswer::Done, RegistryAnswer::Withdrawn { owner: one }));
 }
 
 #[test]
@@ -145,56 +150,60 @@ fn who_waits_too_long_is_told_so() {
     desk.passes(Duration::from_millis(499));
     assert_eq!(desk.said.get(&waits), None);
     desk.passes(Duration::from_millis(1));
-    assert_eq!(desk.said.get(&waits), Some(&Some(Answer::NotBound)));
+    assert_eq!(desk.said.get(&waits), Some(&Some(RegistryAnswer::NotBound)));
 }
 
 #[test]
 pub(super) fn a_silent_node_is_asked_and_given_up_only_if_it_does_not_answer() {
     let mut desk = Desk::new(1);
     let id = desk.join(1);
-    let first = desk.asks(1, Ask::Follow { next: 0 });
-    assert!(matches!(desk.said.get(&first), Some(Some(Answer::Events { first: 0, .. }))));
+    let first = desk.asks(1, RegistryQuestion::Follow { next: 0 });
+    assert!(matches!(desk.said.get(&first), Some(Some(RegistryAnswer::Events { first: 0, .. }))));
     for _ in 0..10 {
-        let standing = desk.asks(1, Ask::Follow { next: 1 });
+        let standing = desk.asks(1, RegistryQuestion::Follow { next: 1 });
         desk.passes(Duration::from_millis(1999));
         assert_eq!(desk.said.get(&standing), None);
         desk.passes(Duration::from_millis(1));
-        let asked = Answer::Events { first: 1, entries: Vec::new() };
+        let asked = RegistryAnswer::Events { first: 1, entries: Vec::new() };
         assert_eq!(desk.said.get(&standing), Some(&Some(asked)));
         desk.passes(Duration::from_millis(7999));
     }
     assert_eq!(desk.state.log.len(), 1);
     desk.passes(Duration::from_millis(1));
-    assert!(matches!(&desk.state.log[1], Entry::Died { node, .. } if *node == id));
+    assert!(matches!(&desk.state.log[1], LogEntry::Died { node, .. } if *node == id));
     let refused = desk.ask(1, bind("x", b""));
-    assert!(matches!(refused, Answer::Refused(Refused::Fenced { .. })), "{refused:?}");
-    let told = desk.asks(1, Ask::Follow { next: 1 });
-    let Some(Some(Answer::Events { entries, .. })) = desk.said.get(&told) else { panic!() };
-    assert!(matches!(&entries[..], [Entry::Died { node, .. }] if *node == id));
+    assert!(
+        matches!(refused, RegistryAnswer::Refused(RegistryRefusal::Fenced { .. })),
+        "{refused:?}"
+    );
+    let told = desk.asks(1, RegistryQuestion::Follow { next: 1 });
+    let Some(Some(RegistryAnswer::Events { entries, .. })) = desk.said.get(&told) else { panic!() };
+    assert!(matches!(&entries[..], [LogEntry::Died { node, .. }] if *node == id));
 }
 
 #[test]
 fn who_asks_much_hears_of_the_registry_as_often() {
     let mut desk = Desk::new(1);
     desk.join(1);
-    let standing = desk.asks(1, Ask::Follow { next: 1 });
+    let standing = desk.asks(1, RegistryQuestion::Follow { next: 1 });
     for number in 0..4 {
         assert_eq!(desk.said.get(&standing), None);
         desk.ask(1, bind(&format!("{number}"), b""));
         desk.passes(Duration::from_millis(500));
     }
-    let asked = Answer::Events { first: 1, entries: Vec::new() };
+    let asked = RegistryAnswer::Events { first: 1, entries: Vec::new() };
     assert_eq!(desk.said.get(&standing), Some(&Some(asked)));
 }
 
 #[test]
 pub(super) fn nobody_dies_of_a_registry_that_was_stopped() {
-    let (long, asked) = (Duration::from_mins(1), Answer::Events { first: 3, entries: vec![] });
+    let (long, asked) =
+        (Duration::from_mins(1), RegistryAnswer::Events { first: 3, entries: vec![] });
     let mut desk = Desk::new(3);
     let ids = [desk.join(1), desk.join(2), desk.join(3)];
-    let first = desk.asks(1, Ask::Follow { next: 3 });
+    let first = desk.asks(1, RegistryQuestion::Follow { next: 3 });
     desk.passes(LOOK);
-    let standing = [first, desk.asks(2, Ask::Follow { next: 3 })];
+    let standing = [first, desk.asks(2, RegistryQuestion::Follow { next: 3 })];
     desk.passes(LOOK);
     assert_eq!(desk.said.get(&standing[0]), Some(&Some(asked.clone())));
     assert_eq!(desk.said.get(&standing[1]), None);
@@ -202,15 +211,15 @@ pub(super) fn nobody_dies_of_a_registry_that_was_stopped() {
     desk.jumps(long);
     assert_eq!(desk.said.get(&standing[1]), Some(&Some(asked)));
     desk.passes(LOOK);
-    desk.asks(1, Ask::Follow { next: 3 });
+    desk.asks(1, RegistryQuestion::Follow { next: 3 });
     desk.jumps(long);
     assert_eq!(desk.state.log.len(), 3, "{:?}", desk.state.log);
     // Who does not answer while the registry runs is dead still.
     desk.passes(LOOK);
-    desk.asks(1, Ask::Follow { next: 4 });
+    desk.asks(1, RegistryQuestion::Follow { next: 4 });
     desk.passes(4 * LOOK);
     let died = desk.state.log[3..].iter().map(|entry| match entry {
-        Entry::Died { node, .. } => *node,
+        LogEntry::Died { node, .. } => *node,
         other => panic!("{other:?}"),
     });
     assert_eq!(died.collect::<Vec<_>>(), [ids[2], ids[1]]);
@@ -220,17 +229,20 @@ pub(super) fn nobody_dies_of_a_registry_that_was_stopped() {
 fn nobody_can_have_more_remembered_than_the_limits_say() {
     let mut desk = Desk::new(3);
     desk.join(1);
-    let large = |answer: Answer| {
-        assert!(matches!(answer, Answer::Refused(Refused::TooLarge { .. })), "{answer:?}");
+    let large = |answer: RegistryAnswer| {
+        assert!(
+            matches!(answer, RegistryAnswer::Refused(RegistryRefusal::TooLarge { .. })),
+            "{answer:?}"
+        );
     };
     large(desk.ask(1, bind(&"n".repeat(NAME_MAX + 1), b"")));
     let answer = desk.ask(1, bind("n", &[0; BOUND_MAX + 1]));
-    let Answer::Refused(why) = answer.clone() else { panic!("{answer:?}") };
+    let RegistryAnswer::Refused(why) = answer.clone() else { panic!("{answer:?}") };
     large(answer);
     let said = why.to_string();
     assert!(["3073", "3072", "no setting"].iter().all(|part| said.contains(part)), "{said}");
     for number in 0..4096 {
-        assert_eq!(desk.ask(1, bind(&format!("{number}"), b"")), Answer::Done);
+        assert_eq!(desk.ask(1, bind(&format!("{number}"), b"")), RegistryAnswer::Done);
     }
     large(desk.ask(1, bind("one more", b"")));
     for number in 0..1024 {
@@ -239,16 +251,16 @@ fn nobody_can_have_more_remembered_than_the_limits_say() {
     large(desk.ask(1, lookup("not this", 1_000_000)));
     let mut huge = joining();
     huge.machine = "m".repeat(20_000);
-    large(desk.ask(2, Ask::Join(huge)));
+    large(desk.ask(2, RegistryQuestion::Join(huge)));
     let mut many = joining();
     many.fabrics = vec![many.fabrics[0].clone(); 1000];
-    large(desk.ask(2, Ask::Join(many)));
-    let one = desk.asks(1, Ask::Follow { next: u64::MAX });
-    let two = desk.asks(1, Ask::Follow { next: 99 });
+    large(desk.ask(2, RegistryQuestion::Join(many)));
+    let one = desk.asks(1, RegistryQuestion::Follow { next: u64::MAX });
+    let two = desk.asks(1, RegistryQuestion::Follow { next: 99 });
     assert_eq!(desk.said.get(&one), Some(&None), "of a node one question stands");
     assert_eq!(desk.said.get(&two), None);
     desk.state.link_ended(desk.now, &1, &"w".repeat(100_000));
-    let Some(Entry::Died { why, .. }) = desk.state.log.last() else { panic!() };
+    let Some(LogEntry::Died { why, .. }) = desk.state.log.last() else { panic!() };
     assert_eq!(why.len(), 1024);
     desk.said.extend(desk.state.take_out());
     assert_eq!(desk.said.values().filter(|said| said.is_none()).count(), 1026);
@@ -260,29 +272,33 @@ pub(super) fn shares_of_the_log() {
     let mut desk = Desk::new(4);
     let mut of_rank = |rank, from, len| {
         let machine = "m".repeat(len);
-        let answer = desk.ask(from, Ask::Join(Join { rank, machine, ..joining() }));
-        if matches!(answer, Answer::Welcome { .. }) && from > 2 {
+        let answer =
+            desk.ask(from, RegistryQuestion::Join(JoinRequest { rank, machine, ..joining() }));
+        if matches!(answer, RegistryAnswer::Welcome { .. }) && from > 2 {
             desk.state.link_ended(desk.now, &from, "gone");
         }
         desk.said.clear();
         answer
     };
-    assert!(matches!(of_rank(Some(0), 1, 10), Answer::Welcome { .. }));
-    let refused = |answer: &Answer| matches!(answer, Answer::Refused(Refused::TooLarge { .. }));
+    assert!(matches!(of_rank(Some(0), 1, 10), RegistryAnswer::Welcome { .. }));
+    let refused = |answer: &RegistryAnswer| {
+        matches!(answer, RegistryAnswer::Refused(RegistryRefusal::TooLarge { .. }))
+    };
     let lives = (3..5000).find(|from| refused(&of_rank(Some(1), *from, 16_000)));
     assert!((1003..1103).contains(&lives.expect("a share is used up")), "{lives:?}");
     // Who does not care which has one of those that are left.
-    assert!(matches!(of_rank(None, 2, 16_000), Answer::Welcome { id, .. } if id.rank == 2));
+    assert!(matches!(of_rank(None, 2, 16_000), RegistryAnswer::Welcome { id, .. } if id.rank == 2));
     let more = (5000..10_000).find(|from| refused(&of_rank(None, *from, 16_000)));
     assert!((6000..6100).contains(&more.expect("so is the last one")), "{more:?}");
-    assert_eq!(desk.ask(1, bind("still", b"")), Answer::Done);
+    assert_eq!(desk.ask(1, bind("still", b"")), RegistryAnswer::Done);
     // A member that leaves has its own share when it comes again.
     for from in [1, 2] {
-        assert_eq!(desk.ask(from, Ask::Leave), Answer::Done);
+        assert_eq!(desk.ask(from, RegistryQuestion::Leave), RegistryAnswer::Done);
     }
     for (from, rank) in [(10_001, 0), (10_002, 2)] {
-        let again = desk.ask(from, Ask::Join(Join { rank: Some(rank), ..joining() }));
-        assert!(matches!(again, Answer::Welcome { .. }), "{again:?}");
+        let again =
+            desk.ask(from, RegistryQuestion::Join(JoinRequest { rank: Some(rank), ..joining() }));
+        assert!(matches!(again, RegistryAnswer::Welcome { .. }), "{again:?}");
     }
 }
 
@@ -294,8 +310,13 @@ fn who_comes_and_goes_uses_up_its_own_share_of_the_log() {
 #[test]
 fn who_is_no_member_is_told_nothing() {
     let mut desk = Desk::new(2);
-    for ask in [Ask::Follow { next: 0 }, bind("x", b""), lookup("x", 5), Ask::Leave] {
-        assert_eq!(desk.ask(9, ask), Answer::Refused(Refused::NotMember));
+    for ask in [
+        RegistryQuestion::Follow { next: 0 },
+        bind("x", b""),
+        lookup("x", 5),
+        RegistryQuestion::Leave,
+    ] {
+        assert_eq!(desk.ask(9, ask), RegistryAnswer::Refused(RegistryRefusal::NotMember));
     }
     desk.state.link_ended(desk.now, &9, "gone");
     desk.state.process_ended(desk.now, 7, "no such rank");

@@ -13,7 +13,7 @@ use super::super::limits::SIZE_MAX;
 use super::super::{Registry, RegistryOptions, budget};
 use crate::LinksOptions;
 use crate::flow::FlowTerms;
-use crate::node::{Config, JoinError, Node, Refused};
+use crate::node::{Config, JoinError, Node, RegistryRefusal};
 
 /// More than share 16 MiB by 16 KiB for each of two mappings.
 const SIZE: u32 = 620;
@@ -34,7 +34,7 @@ fn every_node_of_a_large_pool_is_served() {
     assert_eq!(nodes[SIZE as usize - 1].members().len(), SIZE as usize);
     // Who comes too late hears why.
     let refused = join(&sim, &registry, SIZE).unwrap_err();
-    let full = Refused::PoolFull { size: SIZE };
+    let full = RegistryRefusal::PoolFull { size: SIZE };
     assert!(matches!(&refused, JoinError::Refused { why, .. } if *why == full), "{refused}");
     // And the first is served still.
     let (first, last) = (&nodes[0], &nodes[SIZE as usize - 1]);

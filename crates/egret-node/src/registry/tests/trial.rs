@@ -10,9 +10,9 @@ use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::Nic;
 
-use super::super::wire::Entry;
+use super::super::wire::LogEntry;
 use super::super::{Registry, RegistryOptions};
-use crate::node::{AskError, Asking, Binding, Config, Event, Joining, Node, NodeId};
+use crate::node::{Binding, Config, Event, Joining, Node, NodeError, NodeId, RegistryReply};
 
 /// Where a node may be.
 struct Place {
@@ -34,15 +34,15 @@ enum What {
 
 struct Here {
     node: Node,
-    leaving: Option<Asking<()>>,
-    changes: Vec<Asking<()>>,
+    leaving: Option<RegistryReply<()>>,
+    changes: Vec<RegistryReply<()>>,
     lookups: Vec<Lookup>,
 }
 
 struct Lookup {
     /// How long the log was when it was asked.
     asked: usize,
-    asking: Asking<Option<Binding>>,
+    asking: RegistryReply<Option<Binding>>,
 }
 
 pub(super) struct Trial<'a> {
@@ -169,7 +169,8 @@ impl<'a> Trial<'a> {
         if let What::Here(here) = &self.places[at].what {
             self.registry.ended(here.node.rank(), "it is said to have ended");
             let id = here.node.id();
-            let said = |entry: &Entry| matches!(entry, Entry::Died { node, .. } if *node == id);
+            let said =
+                |entry: &LogEntry| matches!(entry, LogEntry::Died { node, .. } if *node == id);
             self.places[at].harmed |= self.log().iter().any(said);
             // Whoever has the rank now.
             let rank = id.rank;
@@ -239,7 +240,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    fn log(&self) -> Vec<Entry> {
+    fn log(&self) -> Vec<LogEntry> {
         self.registry.server.inner.lock().state.log.clone()
     }
 
@@ -272,7 +273,7 @@ impl<'a> Trial<'a> {
         let mut members = BTreeMap::new();
         for entry in &log {
             match entry {
-                Entry::Joined(member) => drop(members.insert(member.id.rank, member.clone())),
+                LogEntry::Joined(member) => drop(members.insert(member.id.rank, member.clone())),
                 other => drop(ends(other).map(|id| members.remove(&id.rank))),
             }
         }
@@ -318,11 +319,11 @@ impl<'a> Trial<'a> {
 
     fn counts(&self) -> [usize; 4] {
         let log = self.log();
-        let count = |which: fn(&Entry) -> bool| log.iter().filter(|entry| which(entry)).count();
+        let count = |which: fn(&LogEntry) -> bool| log.iter().filter(|entry| which(entry)).count();
         [
-            count(|entry| matches!(entry, Entry::Joined(_))),
-            count(|entry| matches!(entry, Entry::Left(_))),
-            count(|entry| matches!(entry, Entry::Died { .. })),
+            count(|entry| matches!(entry, LogEntry::Joined(_))),
+            count(|entry| matches!(entry, LogEntry::Left(_))),
+            count(|entry| matches!(entry, LogEntry::Died { .. })),
             self.found,
         ]
     }
@@ -346,7 +347,7 @@ impl Place {
                 next.extend(here.node.next_event());
                 let left = here.leaving.as_mut().map(poll);
                 if let Some(Poll::Ready(
-                    Ok(()) | Err(AskError::NoAnswer(_) | AskError::Refused(_)),
+                    Ok(()) | Err(NodeError::NoAnswer(_) | NodeError::Refused(_)),
                 )) = left
                 {
                     self.what = What::Empty;
@@ -370,24 +371,24 @@ fn seen(node: &Node) -> Vec<Event> {
     seen
 }
 
-fn ends(entry: &Entry) -> Option<NodeId> {
+fn ends(entry: &LogEntry) -> Option<NodeId> {
     match entry {
-        Entry::Joined(_) => None,
-        Entry::Left(id) => Some(*id),
-        Entry::Died { node, .. } => Some(*node),
+        LogEntry::Joined(_) => None,
+        LogEntry::Left(id) => Some(*id),
+        LogEntry::Died { node, .. } => Some(*node),
     }
 }
 
-fn dies(entry: &Entry) -> Option<NodeId> {
-    if let Entry::Died { node, .. } = entry { Some(*node) } else { None }
+fn dies(entry: &LogEntry) -> Option<NodeId> {
+    if let LogEntry::Died { node, .. } = entry { Some(*node) } else { None }
 }
 
 /// Each life begins once, with a key, and ends at most once, and a rank has one at a time.
-fn check_log(log: &[Entry]) {
+fn check_log(log: &[LogEntry]) {
     let (mut here, mut last) = (BTreeMap::new(), 0);
     for entry in log {
         match entry {
-            Entry::Joined(member) => {
+            LogEntry::Joined(member) => {
                 let NodeId { rank, incarnation } = member.id;
                 assert!(incarnation > last, "{} is not a new life", member.id);
                 assert_eq!(here.insert(rank, member.id), None, "the rank was taken");

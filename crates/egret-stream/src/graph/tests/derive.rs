@@ -2,8 +2,11 @@
 
 use egret_net::buf::{FINGERPRINT_SEED, Flat, Plain, Ref, fingerprint, flat};
 
-use crate::graph::class::Classes;
-use crate::graph::{Graph, Object, Reason, RenewRefs, SeeRefs, Slice, Target, Text};
+use super::hostile::refusal;
+use crate::graph::class::GraphClasses;
+use crate::graph::{
+    Graph, GraphDefect, GraphError, Object, RenewRefs, SeeRefs, Slice, Target, Text,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Object)]
 #[repr(C)]
@@ -245,7 +248,7 @@ fn the_description_tells_everything() {
     let described = |text: &str| fingerprint(FINGERPRINT_SEED, text.as_bytes());
     let of_kind = "enum of u8 Kind { 0 = Village { } 7 = City { } 8 = Capital { } } ";
     assert_eq!(
-        Classes::of::<Kind>().all[0].fingerprint,
+        GraphClasses::of::<Kind>().all[0].fingerprint,
         described(&format!("{of_kind}of 1 bytes at 1 "))
     );
     let way = format!(
@@ -257,9 +260,9 @@ fn the_description_tells_everything() {
         "struct Town {{ name: ref str people: u32 kind: {of_kind}is_port: bool \
          marks: 2 of {of_kind}next: optional ref Town way: {way}}} of 40 bytes at 8 "
     );
-    assert_eq!(Classes::of::<Town>().all[0].fingerprint, described(&town));
+    assert_eq!(GraphClasses::of::<Town>().all[0].fingerprint, described(&town));
     let spans = "struct Spans { in: 2 of struct Span { 0: u32 1: u32 } } of 16 bytes at 4 ";
-    assert_eq!(Classes::of::<Spans>().all[0].fingerprint, described(spans));
+    assert_eq!(GraphClasses::of::<Spans>().all[0].fingerprint, described(spans));
 }
 
 #[test]
@@ -281,16 +284,17 @@ fn a_graph_arrives_and_is_refused_where_it_is_wrong() {
     let start = find(&bytes, &bytes_of(*graph.root()));
     let mut bad = bytes.clone();
     bad[start + 15] = 1;
-    let refusal = Graph::<Town>::from_bytes(&bad).unwrap_err();
-    assert_eq!(refusal.offset, start + 15);
+    let refused = refusal(Graph::<Town>::from_bytes(&bad).unwrap_err());
+    assert_eq!(refused.offset, start + 15);
     let should = "a `Town` should have a variant of `Kind` here";
-    assert_eq!(refusal.reason.to_string(), should);
+    assert_eq!(refused.reason.to_string(), should);
 
     let mut long = bytes.clone();
     long[start + 24..start + 40].copy_from_slice(&bytes_of(Way::By { length: 1e9 }));
-    let refusal = Graph::<Town>::from_bytes(&long).unwrap_err();
+    let why = Graph::<Town>::from_bytes(&long).unwrap_err();
+    let GraphError::Refused(refusal) = why else { panic!("{why}") };
     assert!(
-        matches!(&refusal.reason, Reason::Check { why, .. } if why == "`way`: 1000000000 is long")
+        matches!(&refusal.reason, GraphDefect::Check { why, .. } if why == "`way`: 1000000000 is long")
     );
     long[start + 24..start + 40].copy_from_slice(&bytes_of(Way::By { length: 1.0 }));
     assert_eq!(Graph::<Town>::from_bytes(&long).unwrap().root().way, Way::By { length: 1.0 });
@@ -316,7 +320,7 @@ fn slices_have_elements_of_any_derived_type() {
     assert_eq!(there[there.root().names], names);
     let start = find(&bytes, flat::bytes_of(&small));
     bytes[start + 4] = 2;
-    let refusal = Graph::<Root>::from_bytes(&bytes).unwrap_err();
+    let refusal = refusal(Graph::<Root>::from_bytes(&bytes).unwrap_err());
     assert_eq!(refusal.offset, start + 4);
 }
 

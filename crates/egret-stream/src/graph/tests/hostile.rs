@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use crate::graph::fuzzing::{DOT_END, Dot, Mark, Node, World, graphs, messages};
-use crate::graph::{Graph, Object, Reason, Ref, Refusal};
+use crate::graph::{Graph, GraphDefect, GraphError, GraphRefusal, Object, Ref};
 
 /// A message that is right, to be made wrong.
 pub(super) struct Message {
@@ -67,20 +67,28 @@ impl Message {
         self.slots(reference.class().into()) + reference.index() as usize * stride + 8
     }
 
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(super) fn refusal(&self) -> GraphRefusal {
         graphs(&[&[0], &self.bytes[..]].concat());
-        Graph::<World>::from_bytes(&self.bytes).unwrap_err()
+        refusal(Graph::<World>::from_bytes(&self.bytes).unwrap_err())
     }
 }
 
 /// Changes a message; gives where it is to be refused, and why.
-pub(super) type Change = fn(&mut Message) -> (usize, Reason);
+/// The refusal in an error.
+pub(super) fn refusal(error: GraphError) -> GraphRefusal {
+    match error {
+        GraphError::Refused(refusal) => refusal,
+        other => panic!("{other}"),
+    }
+}
+
+pub(super) type Change = fn(&mut Message) -> (usize, GraphDefect);
 
 pub(super) fn refuses(changes: &[Change]) {
     for (number, change) in changes.iter().enumerate() {
         let mut message = Message::new();
         let (offset, reason) = change(&mut message);
-        assert_eq!(message.refusal(), Refusal { offset, reason }, "change {number}");
+        assert_eq!(message.refusal(), GraphRefusal { offset, reason }, "change {number}");
     }
 }
 
@@ -93,20 +101,20 @@ fn other_beginnings_are_refused() {
     refuses(&[
         |message| {
             message.bytes[3] = b'g';
-            (0, Reason::NoGraph)
+            (0, GraphDefect::NoGraph)
         },
         |message| {
             message.bytes[4] = 2;
-            (4, Reason::Version { found: 2 })
+            (4, GraphDefect::Version { found: 2 })
         },
         |message| {
             message.bytes[6] = 9;
-            (6, Reason::Classes { graph: "Graph<World>".into(), here: 8, there: 9 })
+            (6, GraphDefect::Classes { graph: "Graph<World>".into(), here: 8, there: 9 })
         },
         |message| {
             message.bytes[Message::entry(NODES)] ^= 1;
             let name = "[Ref<Node>]".into();
-            (Message::entry(NODES), Reason::Class { number: NODES, name })
+            (Message::entry(NODES), GraphDefect::Class { number: NODES, name })
         },
     ]);
 }
@@ -116,13 +124,13 @@ fn every_beginning_of_a_message_is_refused() {
     let message = Message::new();
     let said = message.bytes.len() as u64;
     for len in 0..message.bytes.len() {
-        let refusal = Graph::<World>::from_bytes(&message.bytes[..len]).unwrap_err();
+        let refusal = refusal(Graph::<World>::from_bytes(&message.bytes[..len]).unwrap_err());
         let there = len as u64 / 8 * 8;
         let (offset, reason) = match len {
-            ..32 => (0, Reason::NoGraph),
-            _ => (16, Reason::Length { said, there }),
+            ..32 => (0, GraphDefect::NoGraph),
+            _ => (16, GraphDefect::Length { said, there }),
         };
-        assert_eq!(refusal, Refusal { offset, reason }, "{len} bytes");
+        assert_eq!(refusal, GraphRefusal { offset, reason }, "{len} bytes");
     }
 }
 
@@ -144,8 +152,8 @@ fn what_follows_a_graph_is_nothing() {
 
 #[test]
 pub(super) fn values_that_are_none_are_refused() {
-    fn wrong(name: &str, what: &'static str) -> Reason {
-        Reason::Value { name: name.into(), what }
+    fn wrong(name: &str, what: &'static str) -> GraphDefect {
+        GraphDefect::Value { name: name.into(), what }
     }
     refuses(&[
         |message| {
@@ -197,13 +205,13 @@ fn texts_that_are_none_are_refused() {
         |message| {
             let at = message.data(TEXT) + 3;
             message.bytes[at] = 0xff;
-            (at, Reason::Text)
+            (at, GraphDefect::Text)
         },
         // The last character is cut.
         |message| {
             let at = message.span(TEXT, 1);
             message.bytes[at + 12] -= 1;
-            (message.data(TEXT) + 8 + 5, Reason::Text)
+            (message.data(TEXT) + 8 + 5, GraphDefect::Text)
         },
     ]);
 }
@@ -215,7 +223,7 @@ pub(super) fn what_a_type_says_of_itself_counts() {
         assert_eq!(usize::from(dot.class()), DOT);
         let at = message.value(dot);
         message.put_word(at, DOT_END);
-        (at, Reason::Check { name: "Dot".into(), why: "it says no".into() })
+        (at, GraphDefect::Check { name: "Dot".into(), why: "it says no".into() })
     }]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::hostile::{DOT, MARKS, Message, NODE, NODES, NUMBERS, TEXT, WORLD, refuses};
 use crate::graph::fuzzing::{Dot, Node, World, messages};
-use crate::graph::{Graph, Reason, Refusal};
+use crate::graph::{Graph, GraphDefect, GraphRefusal};
 
 const SLOTS: usize = 8;
 const COUNT: usize = 16;
@@ -13,18 +13,18 @@ const DATA_LEN: usize = 32;
 const NAMES: [&str; 8] = ["World", "Node", "[u16]", "[Ref<Node>]", "[Mark]", "str", "Dot", "Line"];
 
 /// Where the head tells about a part, and that it is misplaced.
-fn misplaced(class: usize, part: usize) -> (usize, Reason) {
+fn misplaced(class: usize, part: usize) -> (usize, GraphDefect) {
     let what = if part == SLOTS { "objects" } else { "elements" };
     let (number, name) = (class, NAMES[class].to_owned());
-    (Message::entry(class) + part, Reason::Misplaced { what, number, name })
+    (Message::entry(class) + part, GraphDefect::Misplaced { what, number, name })
 }
 
 #[test]
 fn lengths_of_all_that_lie_are_refused() {
-    fn lie(message: &mut Message, said: u64) -> (usize, Reason) {
+    fn lie(message: &mut Message, said: u64) -> (usize, GraphDefect) {
         let there = message.bytes.len() as u64;
         message.put_word(16, said);
-        (16, Reason::Length { said, there })
+        (16, GraphDefect::Length { said, there })
     }
     refuses(&[
         |message| lie(message, message.bytes.len() as u64 + 8),
@@ -117,7 +117,7 @@ fn numbers_of_objects_that_lie_are_refused() {
         |message| {
             message.bytes[Message::entry(NODE) + COUNT] -= 1;
             let class = u8::try_from(NODE).unwrap();
-            (message.data(NODES) + 3 * 8, Reason::Dangling { class, index: 3 })
+            (message.data(NODES) + 3 * 8, GraphDefect::Dangling { class, index: 3 })
         },
         |message| {
             message.bytes[Message::entry(NODE) + EMPTY] = 5;
@@ -157,11 +157,11 @@ fn lengths_of_elements_that_lie_are_refused() {
         },
         |message| {
             lie(message, TEXT, |len| len - 8);
-            (message.span(TEXT, 1) + 8, Reason::Span { count: 9 })
+            (message.span(TEXT, 1) + 8, GraphDefect::Span { count: 9 })
         },
         |message| {
             lie(message, TEXT, |_| 0);
-            (message.span(TEXT, 0) + 8, Reason::Span { count: 5 })
+            (message.span(TEXT, 0) + 8, GraphDefect::Span { count: 5 })
         },
         // Objects that are no slices have no elements.
         |message| {
@@ -176,10 +176,10 @@ fn lengths_of_elements_that_lie_are_refused() {
 
 #[test]
 fn lengths_of_slices_that_lie_are_refused() {
-    fn lie(message: &mut Message, class: usize, index: usize, count: u32) -> (usize, Reason) {
+    fn lie(message: &mut Message, class: usize, index: usize, count: u32) -> (usize, GraphDefect) {
         let at = message.span(class, index) + 8;
         message.put(at + 4, &count.to_le_bytes());
-        (at, Reason::Span { count })
+        (at, GraphDefect::Span { count })
     }
     refuses(&[
         |message| lie(message, MARKS, 0, 3),
@@ -189,7 +189,7 @@ fn lengths_of_slices_that_lie_are_refused() {
         |message| {
             let at = message.span(TEXT, 1) + 8;
             message.put(at, &u32::MAX.to_le_bytes());
-            (at, Reason::Span { count: 9 })
+            (at, GraphDefect::Span { count: 9 })
         },
     ]);
 }
@@ -200,13 +200,13 @@ pub(super) fn slices_on_each_other_are_refused() {
         |message| {
             let at = message.span(TEXT, 1) + 8;
             message.put(at, &0_u32.to_le_bytes());
-            (at, Reason::Span { count: 9 })
+            (at, GraphDefect::Span { count: 9 })
         },
         // The first reaches into the second.
         |message| {
             let at = message.span(TEXT, 0) + 8;
             message.put(at + 4, &10_u32.to_le_bytes());
-            (message.span(TEXT, 1) + 8, Reason::Span { count: 9 })
+            (message.span(TEXT, 1) + 8, GraphDefect::Span { count: 9 })
         },
     ]);
 }
@@ -235,6 +235,6 @@ fn empty_places_travel() {
     // But a slice that was taken away may not lie where others do.
     let at = message.span(TEXT, 2) + 8;
     message.put(at, &0_u32.to_le_bytes());
-    let reason = Reason::Span { count: 16 };
-    assert_eq!(message.refusal(), Refusal { offset: at, reason });
+    let reason = GraphDefect::Span { count: 16 };
+    assert_eq!(message.refusal(), GraphRefusal { offset: at, reason });
 }

@@ -6,7 +6,7 @@ use egret_net::buf::Block;
 
 use super::hostile::{Message, NODE, first, refuses};
 use crate::graph::fuzzing::{Dot, Line, Node, World};
-use crate::graph::{Graph, Reason, Ref, Refusal};
+use crate::graph::{Graph, GraphDefect, GraphRefusal, Ref};
 
 /// Writes a reference to the first node's first neighbour.
 fn next(message: &mut Message, reference: Ref<Node>) -> usize {
@@ -20,12 +20,12 @@ pub(super) fn references_past_the_end_are_refused() {
     refuses(&[
         |message| {
             let reference = Ref::new(first(message).class(), 4, first(message).stamp()).unwrap();
-            (next(message, reference), Reason::Dangling { class: 1, index: 4 })
+            (next(message, reference), GraphDefect::Dangling { class: 1, index: 4 })
         },
         |message| {
             let reference =
                 Ref::new(first(message).class(), u32::MAX, first(message).stamp()).unwrap();
-            (next(message, reference), Reason::Dangling { class: 1, index: u32::MAX })
+            (next(message, reference), GraphDefect::Dangling { class: 1, index: u32::MAX })
         },
     ]);
 }
@@ -34,7 +34,7 @@ pub(super) fn references_past_the_end_are_refused() {
 fn references_to_no_class_are_refused() {
     refuses(&[|message| {
         let reference = Ref::new(200, 0, first(message).stamp()).unwrap();
-        (next(message, reference), Reason::Dangling { class: 200, index: 0 })
+        (next(message, reference), GraphDefect::Dangling { class: 200, index: 0 })
     }]);
 }
 
@@ -44,25 +44,25 @@ fn references_with_another_stamp_are_refused() {
     refuses(&[
         |message| {
             let reference = Ref::new(1, 0, first(message).stamp() - 1).unwrap();
-            (next(message, reference), Reason::Dangling { class: 1, index: 0 })
+            (next(message, reference), GraphDefect::Dangling { class: 1, index: 0 })
         },
         |message| {
             let at = message.value(message.graph.root_ref()) + offset_of!(World, numbers);
             message.bytes[at + 4] ^= 1;
-            (at, Reason::Dangling { class: 2, index: 0 })
+            (at, GraphDefect::Dangling { class: 2, index: 0 })
         },
         // No stamp at all.
         |message| {
             let reference = Ref::from_bits(1 << 56 | 1).unwrap();
-            (next(message, reference), Reason::Dangling { class: 1, index: 1 })
+            (next(message, reference), GraphDefect::Dangling { class: 1, index: 1 })
         },
     ]);
 }
 
 #[test]
 pub(super) fn references_to_another_type_are_refused() {
-    fn other(found: &str, wanted: &str) -> Reason {
-        Reason::OtherClass { found: found.into(), wanted: wanted.into() }
+    fn other(found: &str, wanted: &str) -> GraphDefect {
+        GraphDefect::OtherClass { found: found.into(), wanted: wanted.into() }
     }
     refuses(&[
         |message| {
@@ -101,22 +101,22 @@ fn references_to_what_was_taken_away_are_refused() {
     message.graph.remove(line).unwrap();
     message.bytes = message.graph.to_vec();
     let offset = message.value(first(&message)) + offset_of!(Node, thing);
-    let reason = Reason::Dangling { class: line.class(), index: 0 };
-    assert_eq!(message.refusal(), Refusal { offset, reason });
+    let reason = GraphDefect::Dangling { class: line.class(), index: 0 };
+    assert_eq!(message.refusal(), GraphRefusal { offset, reason });
     // The same in a slice, and by a reference that is not optional.
     let mut message = Message::new();
     let node = message.graph.refs::<Node>().last().unwrap();
     message.graph.remove(node).unwrap();
     message.bytes = message.graph.to_vec();
     let offset = message.data(3) + 3 * 8;
-    let reason = Reason::Dangling { class: 1, index: 3 };
-    assert_eq!(message.refusal(), Refusal { offset, reason });
+    let reason = GraphDefect::Dangling { class: 1, index: 3 };
+    assert_eq!(message.refusal(), GraphRefusal { offset, reason });
 }
 
 #[test]
 fn slots_that_are_none_are_refused() {
-    fn wrong() -> Reason {
-        Reason::Header { name: "Node".into() }
+    fn wrong() -> GraphDefect {
+        GraphDefect::Header { name: "Node".into() }
     }
     // Nothing that is looked at before refers to this one.
     fn last(message: &Message) -> usize {
@@ -160,7 +160,7 @@ fn references_into_the_middle_are_refused() {
         message.put_word(entry + 8, message.slots(NODE) as u64 + 8);
         message.bytes[entry + 16] -= 1;
         let at = message.value(message.graph.root_ref()) + offset_of!(World, first);
-        (at, Reason::Dangling { class: 1, index: 0 })
+        (at, GraphDefect::Dangling { class: 1, index: 0 })
     }]);
 }
 
@@ -169,26 +169,26 @@ pub(super) fn a_root_that_is_none_is_refused() {
     refuses(&[
         |message| {
             message.put_word(8, 0);
-            (8, Reason::Root)
+            (8, GraphDefect::Root)
         },
         |message| {
             message.put_word(8, first(message).to_bits());
-            (8, Reason::Root)
+            (8, GraphDefect::Root)
         },
         |message| {
             message.bytes[8] = 1;
-            (8, Reason::Root)
+            (8, GraphDefect::Root)
         },
         |message| {
             let root = message.graph.root_ref();
             message.graph.remove(root).unwrap();
             message.bytes = message.graph.to_vec();
-            (8, Reason::Root)
+            (8, GraphDefect::Root)
         },
     ]);
 }
 
-fn believed(message: &Message) -> Result<Graph<World>, Refusal> {
+fn believed(message: &Message) -> Result<Graph<World>, GraphRefusal> {
     let words = message.bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
     let block = Block::on_heap(words.collect());
     Graph::from_block(block, false).map_err(|refused| refused.0)
@@ -200,7 +200,7 @@ fn a_graph_that_is_believed_has_a_root() {
     let mut message = Message::new();
     assert!(believed(&message).is_ok());
     message.put_word(8, 0);
-    let refusal = Refusal { offset: 8, reason: Reason::Root };
+    let refusal = GraphRefusal { offset: 8, reason: GraphDefect::Root };
     assert_eq!(believed(&message).unwrap_err(), refusal);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use egret_net::fabric::sim::{Sim, check};
 use egret_net::rt::{self, Deadline};
-use egret_node::node::{Config, Handle, Node};
+use egret_node::node::{Config, Node, NodeHandle};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use crate::rmi::fault::{Fault, caught};
@@ -17,7 +17,7 @@ trait Slow {
     fn rest(&self) -> u64;
 }
 
-struct It(Handle);
+struct It(NodeHandle);
 
 #[crate::remote]
 impl Slow for It {

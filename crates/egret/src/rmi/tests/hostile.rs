@@ -6,22 +6,22 @@ use std::time::Duration;
 use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::Nic;
-use egret_node::am::{Call, EndpointName, Message, Remote, Reply};
+use egret_node::am::{Call, CallReply, EndpointName, Message, RemoteEndpoint};
 use egret_node::node::Node;
 use egret_node::registry::{Registry, RegistryOptions};
 use egret_node::{Links, LinksOptions};
 
+use crate::rmi::answer::{AnswerError, open};
+use crate::rmi::callee::load::CallLoad;
+use crate::rmi::callee::object::ExportedObject;
+use crate::rmi::callee::objects::{CALL, ENDPOINTS, MEET, ObjectTable};
 use crate::rmi::context::Inherited;
 use crate::rmi::fault::{Fault, caught};
 use crate::rmi::fuzzing;
-use crate::rmi::load::Load;
-use crate::rmi::object::Object;
-use crate::rmi::objects::{CALL, ENDPOINTS, MEET, Objects};
-use crate::rmi::served::{Refused, open};
-use crate::rmi::table::Met;
-use crate::rmi::words::{Code, Head, To, WORDS_MAX, Within};
-use crate::rmi::workers::Workers;
-use crate::rmi::{CallError, Exports, ObjectRef, Remoting};
+use crate::rmi::head::{AnswerCode, CallAddress, CallHead, EnclosingCalls, WORDS_MAX};
+use crate::rmi::interface_table::InterfaceReply;
+use crate::rmi::threads::workers::Workers;
+use crate::rmi::{CallError, Exports, NodeId, ObjectRef, Remoting};
 
 /// What a stranger calls.
 #[crate::remote]
@@ -61,9 +61,9 @@ impl Plain for It {
 struct Scene {
     nic: Nic,
     links: [Links; 2],
-    remote: Remote,
-    object: Arc<Object>,
-    plain: Arc<Object>,
+    remote: RemoteEndpoint,
+    object: Arc<ExportedObject>,
+    plain: Arc<ExportedObject>,
     workers: Arc<Workers>,
     _endpoints: [egret_node::am::Endpoint; 3],
     _sim: Sim,
@@ -75,8 +75,9 @@ impl Scene {
         let open = |nic: &Nic| Links::open(nic.clone(), LinksOptions::default()).unwrap();
         let (nic, other) = (sim.nic("here"), sim.nic("there"));
         let (here, there) = (open(&nic), open(&other));
-        let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(Load::new(1)));
-        let objects = Arc::new(Objects::new(&workers, &load, 64));
+        let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(CallLoad::new(1)));
+        let objects =
+            Arc::new(ObjectTable::new(NodeId { rank: 0, incarnation: 0 }, &workers, &load, 64));
         let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
         let plain = objects.add(Exports::<dyn Plain>::held(It), 100).unwrap();
         let [served, within] = objects.endpoints(&there, 1, |_| {});
@@ -93,21 +94,22 @@ impl Scene {
     /// The words of a call of a method, with others behind them.
     fn words(&self, method: u8, more: &[u64]) -> Vec<u64> {
         let (object, interface) = (self.object.number, self.object.interface);
-        let to = To { object, interface, method, handler: CALL };
+        let to = CallAddress { object, interface, method, handler: CALL };
         let deadline = Deadline::In(Duration::from_millis(1));
-        let head = Head { to, deadline, chain: 5, number: 0, within: Within::default() };
+        let head =
+            CallHead { to, deadline, chain: 5, number: 0, within: EnclosingCalls::default() };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         [&words[..count], more].concat()
     }
 
     /// What a call of a method is answered.
-    fn call(&self, method: u8, bytes: &[u8]) -> Reply {
+    fn call(&self, method: u8, bytes: &[u8]) -> CallReply {
         self.ask(CALL, &self.words(method, &[]), bytes)
     }
 
     /// What the node answers to some words and bytes.
-    fn ask(&self, handler: u8, words: &[u64], bytes: &[u8]) -> Reply {
+    fn ask(&self, handler: u8, words: &[u64], bytes: &[u8]) -> CallReply {
         let message = Message::to(handler).words(words).bytes(bytes);
         let mut call = self.remote.try_request(message).unwrap();
         until(&self.nic, &self.links, &mut call).unwrap()
@@ -144,9 +146,9 @@ fn guesses_of_a_chain() {
     let guesses = [0, 1, u64::MAX, before.chain, before.chain + 1, chain ^ 1, chain << 1, !chain];
     let begin = |chain: u64| {
         let (object, interface) = (scene.plain.number, scene.plain.interface);
-        let to = To { object, interface, method: 0, handler: CALL };
-        let (deadline, within) = (Deadline::UntilDead, Within::default());
-        let head = Head { to, deadline, chain, number: 0, within };
+        let to = CallAddress { object, interface, method: 0, handler: CALL };
+        let (deadline, within) = (Deadline::UntilDead, EnclosingCalls::default());
+        let head = CallHead { to, deadline, chain, number: 0, within };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         scene.remote.try_request((CALL, &words[..count])).unwrap()
@@ -170,10 +172,10 @@ fn guesses_of_a_chain() {
 #[test]
 fn words_and_bytes_of_a_stranger_get_errors() {
     let scene = Scene::new();
-    let said = |reply: &Reply| open::<u64>(reply.words(), reply.bytes(), usize::MAX);
+    let said = |reply: &CallReply| open::<u64>(reply.words(), reply.bytes(), usize::MAX);
     assert_eq!(said(&scene.call(0, &41_u64.to_le_bytes())).unwrap(), 42);
-    let unreadable = |reply: &Reply| match said(reply) {
-        Err(Refused::Error(CallError::Unreadable { .. })) => {}
+    let unreadable = |reply: &CallReply| match said(reply) {
+        Err(AnswerError::Error(CallError::Unreadable { .. })) => {}
         other => panic!("{other:?}"),
     };
     unreadable(&scene.ask(CALL, &[], &41_u64.to_le_bytes()));
@@ -184,7 +186,7 @@ fn words_and_bytes_of_a_stranger_get_errors() {
     // A length of four billion elements takes no memory.
     unreadable(&scene.call(1, &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0]));
     let large = scene.call(0, &[0; 101]);
-    assert_eq!(large.words(), [Code::TooLarge as u64, 101, 100]);
+    assert_eq!(large.words(), [AnswerCode::TooLarge as u64, 101, 100]);
     // Chains and deadlines that no caller has.
     unreadable(&scene.ask(CALL, &[u64::MAX; 16], &1_u64.to_le_bytes()));
     let mut odd = [u64::MAX; 16];
@@ -210,7 +212,7 @@ fn a_stranger_that_guesses_finds_no_object_and_no_method() {
         words[2] ^= change;
         let refused = said(&words);
         assert!(
-            matches!(refused, Err(Refused::Error(CallError::UnknownObject { .. }))),
+            matches!(refused, Err(AnswerError::Error(CallError::UnknownObject { .. }))),
             "{change:x}: {refused:?}"
         );
     }
@@ -220,22 +222,22 @@ fn a_stranger_that_guesses_finds_no_object_and_no_method() {
         words[0] ^= interface << 48;
         let refused = said(&words);
         assert!(
-            matches!(&refused, Err(Refused::OtherInterface(theirs)) if theirs == "Target"),
+            matches!(&refused, Err(AnswerError::OtherInterface(theirs)) if theirs == "Target"),
             "{interface}: {refused:?}"
         );
     }
     for method in [2, 3, 255] {
         let refused = said(&scene.words(method, &[]));
         assert!(
-            matches!(refused, Err(Refused::Error(CallError::UnknownMethod { .. }))),
+            matches!(refused, Err(AnswerError::Error(CallError::UnknownMethod { .. }))),
             "{method}: {refused:?}"
         );
     }
     // What it needs of an interface that there is not, or cannot be read.
     for (words, bytes) in [(&[0][..], &[255; 40][..]), (&[], &[]), (&[u64::MAX], &[0; 8])] {
         let reply = scene.ask(MEET, words, bytes);
-        let met: Met = egret_stream::read(reply.bytes()).unwrap();
-        assert!(matches!(met, Met::UnknownInterface), "{met:?}");
+        let met: InterfaceReply = egret_stream::read(reply.bytes()).unwrap();
+        assert!(matches!(met, InterfaceReply::UnknownInterface), "{met:?}");
     }
     assert_eq!(said(&right).unwrap(), 2, "the object is as it was");
 }
@@ -254,7 +256,7 @@ fn an_answer_that_never_comes_is_told_as_that() {
         let endpoint = bundle.register(name, server.id().incarnation).unwrap();
         endpoint.on(CALL, |request| drop(request.later()));
         endpoint.on(MEET, |request| {
-            let met = Met::Methods { numbers: vec![0, 1], has_gate: false };
+            let met = InterfaceReply::Methods { numbers: vec![0, 1], has_gate: false };
             let mut writer = egret_stream::Writer::new();
             writer.write(&met).unwrap();
             request.reply_with(Message::answer().bytes(&writer.to_vec()));
@@ -292,16 +294,18 @@ fn any_request_is_answered() {
 fn answers_of_a_stranger_get_errors() {
     let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes, usize::MAX).unwrap_err();
     for words in [&[12][..], &[u64::MAX], &[99, 1, 2]] {
-        assert!(matches!(refused(words, &[]), Refused::Error(CallError::Unreadable { .. })));
+        assert!(matches!(refused(words, &[]), AnswerError::Error(CallError::Unreadable { .. })));
     }
-    assert!(matches!(refused(&[], &[1; 7]), Refused::Error(CallError::Unreadable { .. })));
-    let panicked = refused(&[Code::Panicked as u64], &[0xff; 3000]);
+    assert!(matches!(refused(&[], &[1; 7]), AnswerError::Error(CallError::Unreadable { .. })));
+    let panicked = refused(&[AnswerCode::Panicked as u64], &[0xff; 3000]);
     match panicked {
-        Refused::Error(CallError::Panicked { message, .. }) => assert!(message.len() <= 3 * 1024),
+        AnswerError::Error(CallError::Panicked { message, .. }) => {
+            assert!(message.len() <= 3 * 1024);
+        }
         other => panic!("{other:?}"),
     }
     assert!(matches!(
-        refused(&[Code::TooLarge as u64], &[]),
-        Refused::Error(CallError::TooLarge { bytes: 0, most: 0, .. })
+        refused(&[AnswerCode::TooLarge as u64], &[]),
+        AnswerError::Error(CallError::TooLarge { bytes: 0, most: 0, .. })
     ));
 }

@@ -5,9 +5,12 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 
 use super::seeds::try_seeds;
-use crate::rmi::context::{Frame, Inherited};
+use super::thing::Thing;
+use crate::rmi::NodeId;
+use crate::rmi::context::{CallFrame, Inherited, MethodName};
 use crate::rmi::fault::{Fault, caught};
-use crate::rmi::words::Within;
+use crate::rmi::head::EnclosingCalls;
+use crate::rmi::interface_table::StubInterface;
 
 fn is_found(fault: Fault) {
     assert!(caught(fault, || _ = try_seeds(0..150)), "{fault:?} was not noticed");
@@ -52,7 +55,9 @@ fn a_call_that_forgets_the_time_it_has_left_is_noticed() {
 /// A call that is made inside of another waits no longer than that.
 fn inherits() {
     let second = Duration::from_secs(1);
-    let frame = Frame::here(Some(rt::now() + second), Within::default(), 0);
+    let (node, interface) = (NodeId { rank: 0, incarnation: 0 }, StubInterface::of::<dyn Thing>());
+    let method = MethodName { node, object: 0, interface, method: 0 };
+    let frame = CallFrame::here(method, Some(rt::now() + second), EnclosingCalls::default(), 0);
     frame.run(|| {
         for own in [Deadline::UntilDead, Deadline::In(2 * second)] {
             let Deadline::In(left) = Inherited::by(own).deadline else { panic!("no deadline") };

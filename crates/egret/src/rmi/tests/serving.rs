@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use egret_net::fabric::sim::{Sim, check, count, seeds};
 use egret_net::rt::{self, Deadline, Instant, JoinHandle};
-use egret_node::node::{Config, Handle, Node};
+use egret_node::node::{Config, Node, NodeHandle};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use crate::blocking;
@@ -35,7 +35,7 @@ trait Gated {
 type Ran = Arc<Mutex<(BTreeMap<u64, (u32, Instant)>, BTreeMap<String, Vec<ThreadId>>)>>;
 
 struct It {
-    node: Handle,
+    node: NodeHandle,
     ran: Ran,
 }
 
@@ -138,7 +138,7 @@ fn any<T>(all: &[T]) -> &T {
 }
 
 impl Scene {
-    fn call(&self, node: &Handle, number: u64, counts: &mut Counts) {
+    fn call(&self, node: &NodeHandle, number: u64, counts: &mut Counts) {
         let (to, time) =
             (any(&self.objects), [20, 200, 2_000, 30_000][usize::try_from(below(4)).unwrap()]);
         let stub: LastingStub = node.stub(to);
@@ -179,7 +179,7 @@ impl Scene {
     }
 
     /// Several that are under way at once are run in the order in which they were begun.
-    fn put(&self, node: &Handle, caller: u64, nth: &mut u64, counts: &mut Counts) {
+    fn put(&self, node: &NodeHandle, caller: u64, nth: &mut u64, counts: &mut Counts) {
         let stub: GatedStub = node.stub(any(&self.gated));
         let stub = stub.with_deadline(DEADLINE);
         let mut begun: Vec<_> = (0..1 + below(8))
@@ -211,7 +211,7 @@ impl Scene {
         }
     }
 
-    fn caller(&self, node: &Handle, caller: u64) -> Counts {
+    fn caller(&self, node: &NodeHandle, caller: u64) -> Counts {
         let (mut counts, mut nth) = (Counts::default(), 0);
         for turn in 0..TURNS {
             match below(4) {

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::Nic;
-use egret_node::node::Handle;
+use egret_node::node::NodeHandle;
 use egret_stream::Wire;
 
+use crate::rmi::__private::run_calls;
 use crate::rmi::{CallError, ObjectRef, Pending, Remoting, current};
 
 /// What a call is to do.
@@ -42,7 +43,7 @@ pub(super) trait Thing {
 }
 
 pub(super) struct It {
-    pub(super) node: Handle,
+    pub(super) node: NodeHandle,
 }
 
 #[crate::remote]
@@ -98,7 +99,7 @@ pub(super) struct Known {
 thread_local! {
     pub(super) static KNOWN: RefCell<BTreeMap<u64, Known>> = const { RefCell::new(BTreeMap::new()) };
     /// Everybody who is polled while a call waits for another.
-    pub(super) static NODES: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    pub(super) static NODES: RefCell<Vec<NodeHandle>> = const { RefCell::new(Vec::new()) };
     pub(super) static NIC: RefCell<Option<Nic>> = const { RefCell::new(None) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
@@ -152,7 +153,7 @@ fn step() {
     for node in NODES.with_borrow(Clone::clone) {
         node.poll();
         if DEPTH.get() < 6 {
-            node.run_calls();
+            run_calls(&node);
         }
         next.extend(node.next_event());
     }

@@ -13,6 +13,7 @@ use egret_node::node::{Config, Joining, Node};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use super::thing::{It, KNOWN, Known, NIC, NODES, Step, Task, ThingStub, change, noted, outcome};
+use crate::rmi::__private::{calls_account, run_calls};
 use crate::rmi::exchange::Exchange;
 use crate::rmi::{CallError, Exported, ObjectRef, Pending, Remoting};
 
@@ -282,7 +283,7 @@ impl<'a> Trial<'a> {
                 next.extend(here.node.next_event());
                 if place.is_lazy.is_none_or(|until| rt::now() >= until) {
                     place.is_lazy = None;
-                    here.node.run_calls();
+                    run_calls(&here.node);
                 }
                 here.poll_calls();
             }
@@ -360,7 +361,7 @@ impl<'a> Trial<'a> {
                 assert!(until.is_none(), "call {number} has no answer");
             }
             assert!(here.calls.is_empty(), "calls without a deadline have no answer");
-            let account = here.node.calls_account();
+            let account = calls_account(&here.node);
             assert_eq!((account.objects, account.calls), (1, 0), "at {}", place.host);
             for (_, links) in here.node.links() {
                 let account = links.account();

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::key;
 use crate::fabric::seal::cipher::Cipher;
-use crate::fabric::seal::{Key, Keys, SealError};
+use crate::fabric::seal::{SealError, SealKey, SealKeys};
 
 #[test]
 fn a_record_has_the_bytes_that_the_standard_says() {
-    let zeros = Key::new([0; 32]);
+    let zeros = SealKey::new([0; 32]);
     for cipher in [Cipher::new(&zeros), Cipher::portable(&zeros)] {
         let mut bytes = [0; 16];
         let tag = cipher.seal(0, &[], &mut bytes);
@@ -19,8 +19,8 @@ fn a_record_has_the_bytes_that_the_standard_says() {
 
 #[test]
 fn a_key_is_not_printed() {
-    let keys = Keys { outgoing: key(1), incoming: key(2) };
-    assert_eq!(format!("{keys:?}"), "Keys { outgoing: Key(..), incoming: Key(..) }");
+    let keys = SealKeys { outgoing: key(1), incoming: key(2) };
+    assert_eq!(format!("{keys:?}"), "SealKeys { outgoing: SealKey(..), incoming: SealKey(..) }");
     assert!(!format!("{:?}", Cipher::new(&key(1))).contains(|c: char| c.is_ascii_digit()));
 }
 

@@ -5,8 +5,8 @@ mod counted;
 mod numbered;
 mod planted;
 
-use super::Key;
+use super::SealKey;
 
-fn key(seed: u8) -> Key {
-    Key::new(std::array::from_fn(|at| seed.wrapping_mul(31).wrapping_add(at.to_le_bytes()[0])))
+fn key(seed: u8) -> SealKey {
+    SealKey::new(std::array::from_fn(|at| seed.wrapping_mul(31).wrapping_add(at.to_le_bytes()[0])))
 }

@@ -9,7 +9,7 @@ use crate::fabric::seal::SealError;
 use crate::fabric::seal::cipher::Tag;
 use crate::fabric::seal::epoch::RECORDS;
 use crate::fabric::seal::numbered::{NumberedOpener, NumberedSealer};
-use crate::fabric::seal::window::{Known, TRACKED, Window};
+use crate::fabric::seal::window::{ReplayVerdict, ReplayWindow, TRACKED};
 
 type Record = (u64, Vec<u8>, Tag);
 
@@ -124,22 +124,22 @@ proptest! {
         steps in proptest::collection::vec((0_u64..3 * TRACKED, any::<bool>()), 1..400),
         base in prop_oneof![Just(0), Just(1 << 40)],
     ) {
-        let (mut window, mut come, mut end) = (Window::new(), BTreeSet::new(), 0);
+        let (mut window, mut come, mut end) = (ReplayWindow::new(), BTreeSet::new(), 0);
         for (step, ahead) in steps {
             // Mostly near the end, sometimes far ahead.
             let near = (end + 100_u64).saturating_sub(step % (TRACKED + 200));
             let number = base.max(if ahead { end + step / 8 } else { near });
             let expected = if number >= end {
-                Known::New
+                ReplayVerdict::New
             } else if end - number > TRACKED {
-                Known::Old
+                ReplayVerdict::Old
             } else if come.contains(&number) {
-                Known::Come
+                ReplayVerdict::Come
             } else {
-                Known::New
+                ReplayVerdict::New
             };
             prop_assert_eq!(window.look(number), expected, "{} of {}", number, end);
-            if expected == Known::New {
+            if expected == ReplayVerdict::New {
                 window.mark(number);
                 come.insert(number);
                 end = end.max(number + 1);

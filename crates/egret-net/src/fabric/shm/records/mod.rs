@@ -62,14 +62,14 @@
 //!
 //! A sender can make the receiver see any words at any time. Every head is an answer:
 //! nothing, a record whose length was checked before the copy and whose bytes are
-//! whatever was there meanwhile, or a [`Lie`]. A receiver can say that it has consumed
-//! anything; if that is less than before, or more than was written, it is a [`Lie`].
+//! whatever was there meanwhile, or a [`RingError`]. A receiver can say that it has consumed
+//! anything; if that is less than before, or more than was written, it is a [`RingError`].
 
 mod gather;
 mod receiver;
 mod sender;
 
-pub(super) use receiver::{POSTED_WORDS, RingReceiver, Scratch, Taken};
+pub(super) use receiver::{POSTED_WORDS, RingReceiver, Scratch, TakenRecord};
 pub(super) use sender::RingSender;
 use thiserror::Error;
 
@@ -91,7 +91,7 @@ pub(super) const LINES_MIN: u64 = 4 * (lines_of(RECORD_MAX) - 1);
 /// A protocol error of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(super) enum Lie {
+pub(super) enum RingError {
     /// A head that no sender writes.
     #[error("the peer wrote the head {head:#018x} at position {position}")]
     Head { head: u64, position: u64 },
@@ -103,47 +103,47 @@ pub(super) enum Lie {
 /// Why a record is not in the ring. None of it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(super) enum NotSent {
+pub(super) enum SendRecordError {
     /// The receiver has not consumed enough yet.
     #[error("the ring is full")]
     Full,
     /// Longer than a record can be.
     #[error("a record of {len} bytes: at most {RECORD_MAX} fit")]
     TooLarge { len: usize },
-    /// The receiver is not to be believed.
+    /// A protocol error of the receiver.
     #[error(transparent)]
-    Lie(#[from] Lie),
+    Ring(#[from] RingError),
 }
 
 /// Why a ring cannot be where it is said to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(super) enum NoRing {
+pub(super) enum RingLayoutError {
     /// Not a number of lines.
     #[error("a ring of {lines} lines: it takes a power of two, {least} to {LINES_MAX}")]
     Lines { lines: u64, least: u64 },
     /// Across lines, or across words.
-    #[error("a ring or a word at {offset}, which is not a multiple of {align}")]
+    #[error("a ring or a word at byte {offset}, which is not a multiple of {align}")]
     Unaligned { offset: u64, align: usize },
     /// Beyond the memory.
-    #[error("{bytes} bytes at {offset} of {len}")]
+    #[error("{bytes} bytes at byte {offset} of a memory of {len} bytes")]
     Outside { offset: u64, bytes: u64, len: usize },
 }
 
 /// Where the lines of a ring are.
 #[derive(Debug, Clone, Copy)]
-struct Lines {
+struct RingLines {
     first: usize,
     count: u64,
     /// The bits of a position that say which line is its.
     mask: usize,
 }
 
-impl Lines {
+impl RingLines {
     /// Checks that a memory of so many lines (`all`) has a ring at byte `offset`.
-    fn inside(all: usize, offset: u64, lines: u64, least: u64) -> Result<Self, NoRing> {
+    fn inside(all: usize, offset: u64, lines: u64, least: u64) -> Result<Self, RingLayoutError> {
         if !lines.is_power_of_two() || !(least..=LINES_MAX).contains(&lines) {
-            return Err(NoRing::Lines { lines, least });
+            return Err(RingLayoutError::Lines { lines, least });
         }
         let first = place(all * LINE, offset, LINE, lines * LINE as u64)?;
         #[expect(clippy::cast_possible_truncation, reason = "at most LINES_MAX")]
@@ -190,23 +190,23 @@ impl Lines {
 }
 
 /// The unit of `align` bytes at byte `offset` of `len`, if there are so many bytes.
-fn place(len: usize, offset: u64, align: usize, bytes: u64) -> Result<usize, NoRing> {
+fn place(len: usize, offset: u64, align: usize, bytes: u64) -> Result<usize, RingLayoutError> {
     if !offset.is_multiple_of(align as u64) {
-        return Err(NoRing::Unaligned { offset, align });
+        return Err(RingLayoutError::Unaligned { offset, align });
     }
     let is_inside = offset <= len as u64 && bytes <= len as u64 - offset;
     let unit = usize::try_from(offset / align as u64).ok().filter(|_| is_inside);
-    unit.ok_or(NoRing::Outside { offset, bytes, len })
+    unit.ok_or(RingLayoutError::Outside { offset, bytes, len })
 }
 
 /// The word at byte `offset` of so many lines.
-fn word_inside(lines: usize, offset: u64) -> Result<usize, NoRing> {
+fn word_inside(lines: usize, offset: u64) -> Result<usize, RingLayoutError> {
     place(lines * LINE, offset, WORD, WORD as u64)
 }
 
 /// What a head says besides its position and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RecordKind {
     Record = 0,
     Ask = 1,
     Skip = 2,
@@ -215,14 +215,14 @@ enum Kind {
 
 /// A head as a sender writes it.
 #[inline]
-fn head(position: u64, kind: Kind, len: usize) -> u64 {
+fn head(position: u64, kind: RecordKind, len: usize) -> u64 {
     low_half(position) << 32 | (len as u64) << LENGTH_SHIFT | (kind as u64) << KIND_SHIFT | VALID
 }
 
 /// Whether this is the head of the record at this position, of whatever kind.
 #[inline]
 fn is_at(head: u64, position: u64) -> bool {
-    is_like(head, self::head(position, Kind::Record, 0))
+    is_like(head, self::head(position, RecordKind::Record, 0))
 }
 
 /// Whether this head is of the same position as that of an empty record, of whatever kind.

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::super::fault::{Fault, planted};
-use super::super::foreign::Foreign;
-use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, WORD, Writable};
+use super::super::fault;
+use super::super::foreign::ForeignMemory;
+use super::super::memory::{LINE, LINE_WORDS, OwnMemory, Peek, Readable, WORD, Writable};
 use super::{
-    INLINE, INLINE_WORDS, KIND_SHIFT, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX,
-    RECORD_MAX, TAG_WORD,
+    INLINE, INLINE_WORDS, KIND_SHIFT, LINES_MIN, PAYLOAD, POSTED_MAX, RECORD_MAX, RecordKind,
+    RingError, RingLayoutError, RingLines, TAG_WORD,
 };
 use super::{head, is_at, is_like, length, lines_of, only_length, without_length, word_inside};
 use crate::atomics::{Atomics, Word};
@@ -15,9 +15,9 @@ use crate::atomics::{Atomics, Word};
 /// Reads records out of a ring in memory of the sender, and says in memory of its
 /// own how far it is.
 #[derive(Debug)]
-pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
+pub(in super::super) struct RingReceiver<F = ForeignMemory, M = OwnMemory> {
     peer: F,
-    lines: Lines,
+    lines: RingLines,
     /// Lines consumed, ever.
     position: u64,
     /// The line where the next head will be, and what that is if its record is empty.
@@ -43,7 +43,7 @@ pub(in super::super) struct Scratch<const WORDS: usize = SCRATCH_WORDS>(Box<[u64
 
 /// A record of the ring of posted messages, in scratch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Taken<'s> {
+pub(in super::super) struct TakenRecord<'s> {
     pub is_item: bool,
     pub tag: u64,
     pub payload: &'s [u8],
@@ -61,7 +61,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         lines: u64,
         memory: M,
         consumed: usize,
-    ) -> Result<Self, NoRing> {
+    ) -> Result<Self, RingLayoutError> {
         Self::from_lines(LINES_MIN, peer, first, lines, memory, consumed)
     }
 
@@ -73,12 +73,12 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         lines: u64,
         memory: M,
         consumed: usize,
-    ) -> Result<Self, NoRing> {
-        let lines = Lines::inside(peer.lines().len(), first, lines, least)?;
+    ) -> Result<Self, RingLayoutError> {
+        let lines = RingLines::inside(peer.lines().len(), first, lines, least)?;
         let consumed_word = word_inside(memory.lines().len(), consumed as u64)?;
         let (position, published, is_silent) = (0, 0, false);
         let publish_after = lines.quarter();
-        let (next, empty) = (lines.line(position), head(position, Kind::Record, 0));
+        let (next, empty) = (lines.line(position), head(position, RecordKind::Record, 0));
         Ok(Self {
             peer,
             lines,
@@ -110,7 +110,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     pub(in super::super) fn take<'s>(
         &mut self,
         scratch: &'s mut Scratch,
-    ) -> Result<Option<(u64, &'s [u8])>, Lie> {
+    ) -> Result<Option<(u64, &'s [u8])>, RingError> {
         let taken = self.take_len(scratch)?;
         Ok(taken.map(|(tag, len)| (tag, scratch.payload_of(len))))
     }
@@ -120,7 +120,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     pub(in super::super) fn take_len(
         &mut self,
         scratch: &mut Scratch,
-    ) -> Result<Option<(u64, usize)>, Lie> {
+    ) -> Result<Option<(u64, usize)>, RingError> {
         Ok(self.take_any::<_, false>(scratch)?.map(|taken| (taken.tag, taken.payload.len())))
     }
 
@@ -129,7 +129,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     pub(in super::super) fn take_posted<'s>(
         &mut self,
         scratch: &'s mut Scratch<POSTED_WORDS>,
-    ) -> Result<Option<Taken<'s>>, Lie> {
+    ) -> Result<Option<TakenRecord<'s>>, RingError> {
         self.take_any::<_, true>(scratch)
     }
 
@@ -137,10 +137,10 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     fn take_any<'s, const WORDS: usize, const POSTED: bool>(
         &mut self,
         scratch: &'s mut Scratch<WORDS>,
-    ) -> Result<Option<Taken<'s>>, Lie> {
+    ) -> Result<Option<TakenRecord<'s>>, RingError> {
         let line = &self.peer.lines()[self.next];
         let first = line[0].peek();
-        let item = only_length(first, self.empty | (Kind::Item as u64) << KIND_SHIFT);
+        let item = only_length(first, self.empty | (RecordKind::Item as u64) << KIND_SHIFT);
         let is_item = POSTED && item <= RECORD_MAX as u64;
         let len = if is_item { item } else { only_length(first, self.empty) };
         if len > RECORD_MAX as u64 {
@@ -154,14 +154,14 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         let len = len as usize;
         if len > INLINE {
             if !self.copy(len, scratch) {
-                return Err(self.lie(first));
+                return Err(self.bad_head(first));
             }
             return Ok(Some(scratch.record(is_item, len)));
         }
-        if !planted(Fault::TakeUnfenced) {
+        if !fault::copies_unfenced() {
             F::Atomics::fence(Acquire);
         }
-        if planted(Fault::ConsumedEarly) {
+        if fault::consumes_before_copy() {
             self.say(self.position + 1);
         }
         let tag = line[TAG_WORD].peek();
@@ -169,7 +169,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         scratch.0[TAG_WORD + 1..LINE_WORDS].copy_from_slice(&words);
         // By a constant: where the next head is does not depend on what this one says.
         self.consume(1);
-        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len), words }))
+        Ok(Some(TakenRecord { is_item, tag, payload: scratch.payload_of(len), words }))
     }
 
     /// Lines consumed so far, ever.
@@ -220,12 +220,12 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         &mut self,
         mut first: u64,
         scratch: &'s mut Scratch<WORDS>,
-    ) -> Result<Option<Taken<'s>>, Lie> {
+    ) -> Result<Option<TakenRecord<'s>>, RingError> {
         for undelivered in 0..=UNDELIVERED_MAX {
             let (len, other) = (length(first), without_length(first));
-            let may_be_item = POSTED || planted(Fault::ItemsAnywhere);
-            let is_item = may_be_item && other == head(self.position, Kind::Item, 0);
-            if is_item || other == head(self.position, Kind::Record, 0) {
+            let may_be_item = POSTED || fault::items_anywhere();
+            let is_item = may_be_item && other == head(self.position, RecordKind::Item, 0);
+            if is_item || other == head(self.position, RecordKind::Record, 0) {
                 if !self.copy(len, scratch) {
                     break;
                 }
@@ -240,7 +240,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
                 return Ok(None);
             }
         }
-        Err(self.lie(first))
+        Err(self.bad_head(first))
     }
 
     /// Copies the next record to scratch, of whatever length. `false` if no record has that.
@@ -251,13 +251,13 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
             && len <= RECORD_MAX
             && lines <= self.lines.record_max()
             && lines <= self.lines.to_end(self.position);
-        if !is_fit && !planted(Fault::LengthUnchecked) {
+        if !is_fit && !fault::believes_length() {
             return false;
         }
-        if !planted(Fault::TakeUnfenced) {
+        if !fault::copies_unfenced() {
             F::Atomics::fence(Acquire);
         }
-        if planted(Fault::ConsumedEarly) {
+        if fault::consumes_before_copy() {
             self.say(self.position + lines);
         }
         let at = self.next * LINE;
@@ -271,21 +271,21 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     }
 
     /// Passes what is not delivered.
-    fn pass(&mut self, first: u64, may_ask: bool) -> Result<(), Lie> {
+    fn pass(&mut self, first: u64, may_ask: bool) -> Result<(), RingError> {
         let to_end = self.lines.to_end(self.position);
-        if first == head(self.position, Kind::Ask, 0) && may_ask {
+        if first == head(self.position, RecordKind::Ask, 0) && may_ask {
             self.advance(1);
-            if !planted(Fault::AskIgnored) {
+            if !fault::ignores_asks() {
                 self.publish();
             }
             return Ok(());
         }
         // A skip is for a record that is too long for what is left.
-        if first == head(self.position, Kind::Skip, 0) && to_end < self.lines.record_max() {
+        if first == head(self.position, RecordKind::Skip, 0) && to_end < self.lines.record_max() {
             self.consume(to_end);
             return Ok(());
         }
-        Err(self.lie(first))
+        Err(self.bad_head(first))
     }
 
     #[inline(always)]
@@ -300,12 +300,12 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     fn advance(&mut self, lines: u64) {
         self.position += lines;
         self.next = self.lines.line(self.position);
-        self.empty = head(self.position, Kind::Record, 0);
+        self.empty = head(self.position, RecordKind::Record, 0);
     }
 
     #[cold]
-    fn lie(&self, head: u64) -> Lie {
-        Lie::Head { head, position: self.position }
+    fn bad_head(&self, head: u64) -> RingError {
+        RingError::Head { head, position: self.position }
     }
 }
 
@@ -346,9 +346,9 @@ impl Scratch<POSTED_WORDS> {
 impl<const WORDS: usize> Scratch<WORDS> {
     /// The record that was copied here, with a length that was checked.
     #[inline(always)]
-    fn record(&self, is_item: bool, len: usize) -> Taken<'_> {
+    fn record(&self, is_item: bool, len: usize) -> TakenRecord<'_> {
         let words = std::array::from_fn(|word| self.0[TAG_WORD + 1 + word]);
-        Taken { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }
+        TakenRecord { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }
     }
 
     /// So many bytes of the payload that was copied here last.

@@ -2,26 +2,29 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::super::fault::{Fault, planted};
-use super::super::foreign::Foreign;
-use super::super::memory::{LINE, Own, Peek, Readable, WORD, Writable};
-use super::{INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
+use super::super::fault;
+use super::super::foreign::ForeignMemory;
+use super::super::memory::{LINE, OwnMemory, Peek, Readable, WORD, Writable};
+use super::{
+    INLINE, INLINE_WORDS, LINES_MIN, RecordKind, RingError, RingLayoutError, RingLines,
+    SendRecordError, TAG_WORD,
+};
 use super::{gather, head, lines_of, word_inside};
 use crate::atomics::{Atomics, Word};
 
 /// Writes records into a ring in memory of its own, and reads in memory of the
 /// receiver how far that is.
 #[derive(Debug)]
-pub(in super::super) struct RingSender<M = Own, F = Foreign> {
+pub(in super::super) struct RingSender<M = OwnMemory, F = ForeignMemory> {
     memory: M,
-    lines: Lines,
+    lines: RingLines,
     /// Lines written, ever.
     position: u64,
     /// Lines up to here may be written: the receiver has consumed what they held.
     limit: u64,
     /// The position behind the last ask.
     asked: u64,
-    stale: Stale,
+    stale: StaleLines,
     peer: F,
     /// Which word of the peer's says how far it is, and what it said last.
     consumed_word: usize,
@@ -37,7 +40,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         lines: usize,
         peer: F,
         consumed: u64,
-    ) -> Result<Self, NoRing> {
+    ) -> Result<Self, RingLayoutError> {
         Self::from_lines(LINES_MIN, memory, first, lines, peer, consumed)
     }
 
@@ -49,10 +52,10 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         lines: usize,
         peer: F,
         consumed: u64,
-    ) -> Result<Self, NoRing> {
-        let lines = Lines::inside(memory.lines().len(), first as u64, lines as u64, least)?;
+    ) -> Result<Self, RingLayoutError> {
+        let lines = RingLines::inside(memory.lines().len(), first as u64, lines as u64, least)?;
         let consumed_word = word_inside(peer.lines().len(), consumed)?;
-        let (limit, stale) = (lines.count, Stale::new(lines));
+        let (limit, stale) = (lines.count, StaleLines::new(lines));
         let (position, asked, consumed) = (0, 0, 0);
         Ok(Self { memory, lines, position, limit, asked, stale, peer, consumed_word, consumed })
     }
@@ -63,16 +66,16 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     pub(in super::super) fn try_short(&mut self, tag: u64, parts: &[&[u8]]) -> Option<u64> {
         let &[part] = parts else { return None };
         let next = self.position + 1;
-        let is_full = next > self.limit && !planted(Fault::RoomUnchecked);
-        let is_stale = next < self.stale.until && !planted(Fault::ShortUncleared);
+        let is_full = next > self.limit && !fault::full_ring_is_written();
+        let is_stale = next < self.stale.until && !fault::short_leaves_stale();
         if part.len() > INLINE || is_full || is_stale {
             return None;
         }
         if part.len() <= 2 * WORD {
             let [first, second] = gather::pair(part);
-            self.store(Kind::Record, part.len(), 1, tag, &[first, second, 0, 0, 0, 0]);
+            self.store(RecordKind::Record, part.len(), 1, tag, &[first, second, 0, 0, 0, 0]);
         } else {
-            self.store(Kind::Record, part.len(), 1, tag, &gather::words(part));
+            self.store(RecordKind::Record, part.len(), 1, tag, &gather::words(part));
         }
         Some(next)
     }
@@ -91,7 +94,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         // away what was claimed ahead.
         self.claim(self.position, lines);
         self.copy_lines(self.lines.line(self.position) + 1, rest);
-        self.publish(Kind::Record, len, lines, tag, &gather::words(first));
+        self.publish(RecordKind::Record, len, lines, tag, &gather::words(first));
         Some(self.position)
     }
 
@@ -119,8 +122,12 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     /// Writes a record with this tag and these parts in a row as its payload. The
     /// position behind it: it has arrived when [`arrived`](Self::arrived) says as much.
     #[inline(always)]
-    pub(in super::super) fn send(&mut self, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
-        self.write(Kind::Record, tag, parts)
+    pub(in super::super) fn send(
+        &mut self,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<u64, SendRecordError> {
+        self.write(RecordKind::Record, tag, parts)
     }
 
     /// The same for an item of one line, which has these words.
@@ -129,9 +136,9 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         &mut self,
         what: u64,
         words: &[u64; INLINE_WORDS],
-    ) -> Result<u64, NotSent> {
+    ) -> Result<u64, SendRecordError> {
         self.reserve(1)?;
-        self.publish(Kind::Item, INLINE, 1, what, words);
+        self.publish(RecordKind::Item, INLINE, 1, what, words);
         Ok(self.position)
     }
 
@@ -141,12 +148,17 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         &mut self,
         what: u64,
         parts: &[&[u8]],
-    ) -> Result<u64, NotSent> {
-        self.write(Kind::Item, what, parts)
+    ) -> Result<u64, SendRecordError> {
+        self.write(RecordKind::Item, what, parts)
     }
 
     #[inline(always)]
-    fn write(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
+    fn write(
+        &mut self,
+        kind: RecordKind,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<u64, SendRecordError> {
         // A word and a few bytes, as a posted message is.
         let &[first, part] = parts else { return self.write_any(kind, tag, parts) };
         let (Ok(first), ..=BEHIND_WORD) = (first.try_into(), part.len()) else {
@@ -165,7 +177,12 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     }
 
     #[inline(never)]
-    fn write_any(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
+    fn write_any(
+        &mut self,
+        kind: RecordKind,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<u64, SendRecordError> {
         let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
         if len > INLINE {
             return self.write_long(kind, tag, len, parts);
@@ -194,20 +211,20 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     }
 
     /// The position up to which all has arrived, as the receiver has published it.
-    pub(in super::super) fn arrived(&mut self) -> Result<u64, Lie> {
+    pub(in super::super) fn arrived(&mut self) -> Result<u64, RingError> {
         let said = self.peer.lines().as_flattened()[self.consumed_word].peek();
         // What is written over from now on was read before the receiver said so.
         F::Atomics::fence(Acquire);
         self.hear(said)?;
-        Ok(if planted(Fault::ArrivedAhead) { self.position } else { said })
+        Ok(if fault::written_is_arrived() { self.position } else { said })
     }
 
     /// The receiver says by other means how far it is, and this side has acquired it.
     #[inline]
-    pub(in super::super) fn hear(&mut self, said: u64) -> Result<(), Lie> {
+    pub(in super::super) fn hear(&mut self, said: u64) -> Result<(), RingError> {
         let (before, position) = (self.consumed, self.position);
-        if !(before..=position).contains(&said) && !planted(Fault::ConsumedUnchecked) {
-            return Err(Lie::Consumed { said, before, position });
+        if !(before..=position).contains(&said) && !fault::believes_consumed() {
+            return Err(RingError::Consumed { said, before, position });
         }
         self.consumed = said;
         self.limit = said + self.lines.count;
@@ -224,27 +241,27 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         if self.reserve(1).is_err() {
             return false;
         }
-        self.publish(Kind::Ask, 0, 1, 0, &[0; INLINE_WORDS]);
+        self.publish(RecordKind::Ask, 0, 1, 0, &[0; INLINE_WORDS]);
         self.asked = self.position;
         true
     }
 
     fn write_long(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         tag: u64,
         len: usize,
         parts: &[&[u8]],
-    ) -> Result<u64, NotSent> {
+    ) -> Result<u64, SendRecordError> {
         let lines = lines_of(len.min(usize::MAX / 2));
         if lines > self.lines.record_max() || len > super::RECORD_MAX {
-            return Err(NotSent::TooLarge { len });
+            return Err(SendRecordError::TooLarge { len });
         }
         let to_end = self.lines.to_end(self.position);
-        if to_end < lines && !planted(Fault::SkipForgotten) {
+        if to_end < lines && !fault::runs_over_the_end() {
             // Both or neither: a skip is always followed by what it is for.
             self.reserve(to_end + lines)?;
-            self.publish(Kind::Skip, 0, to_end, 0, &[0; INLINE_WORDS]);
+            self.publish(RecordKind::Skip, 0, to_end, 0, &[0; INLINE_WORDS]);
         }
         self.reserve(lines)?;
         let payload = self.copy_parts(parts);
@@ -270,22 +287,22 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
 
     /// Makes sure that there is room for so many lines.
     #[inline(always)]
-    fn reserve(&mut self, lines: u64) -> Result<(), NotSent> {
+    fn reserve(&mut self, lines: u64) -> Result<(), SendRecordError> {
         if self.has_room(lines) { Ok(()) } else { self.look_for_room(lines) }
     }
 
     #[cold]
     #[inline(never)]
-    fn look_for_room(&mut self, lines: u64) -> Result<(), NotSent> {
+    fn look_for_room(&mut self, lines: u64) -> Result<(), SendRecordError> {
         self.arrived()?;
-        self.has_room(lines).then_some(()).ok_or(NotSent::Full)
+        self.has_room(lines).then_some(()).ok_or(SendRecordError::Full)
     }
 
     /// Writes the first of a record's `lines` and with it publishes them all.
     #[inline(always)]
     fn publish(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         len: usize,
         lines: u64,
         tag: u64,
@@ -297,7 +314,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         }
         let behind = self.position + 1;
         self.store(kind, len, lines, tag, payload);
-        if lines > 1 && !planted(Fault::StaleForgotten) {
+        if lines > 1 && !fault::forgets_stale() {
             self.stale.insert(self.lines, behind, lines - 1);
         }
     }
@@ -305,7 +322,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     #[inline(always)]
     fn store(
         &mut self,
-        kind: Kind,
+        kind: RecordKind,
         len: usize,
         lines: u64,
         tag: u64,
@@ -315,7 +332,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         let all = self.memory.lines();
         let line = &all[self.lines.line(self.position)];
         let first = head(self.position, kind, len);
-        if planted(Fault::HeadEarly) {
+        if fault::head_comes_first() {
             line[0].store(first, Release);
         }
         // Back to back: a receiver that polls takes the line away between two stores.
@@ -323,8 +340,8 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         for (shared, word) in line[TAG_WORD + 1..].iter().zip(payload) {
             shared.store(*word, Relaxed);
         }
-        line[0].store(first, if planted(Fault::HeadRelaxed) { Relaxed } else { Release });
-        if planted(Fault::ClearLate) {
+        line[0].store(first, if fault::head_is_relaxed() { Relaxed } else { Release });
+        if fault::clears_late() {
             all[self.lines.line(next)][0].store(0, Relaxed);
         }
         self.claim(next + AHEAD, lines);
@@ -344,7 +361,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     #[cold]
     #[inline(never)]
     fn clear(&mut self, next: u64) {
-        let is_late = planted(Fault::ClearLate);
+        let is_late = fault::clears_late();
         if self.stale.remove(self.lines, next) && !is_late {
             self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
         }
@@ -365,21 +382,21 @@ impl<M, F> RingSender<M, F> {
 
 /// The lines whose first word is not a head of the last time round.
 #[derive(Debug)]
-struct Stale {
+struct StaleLines {
     /// A bit for each line of the ring.
     bits: Box<[u64]>,
     /// No line is stale from this position on.
     until: u64,
 }
 
-impl Stale {
-    fn new(lines: Lines) -> Self {
+impl StaleLines {
+    fn new(lines: RingLines) -> Self {
         let words = usize::try_from(lines.count.div_ceil(64)).expect("at most LINES_MAX");
         Self { bits: vec![0; words].into(), until: 0 }
     }
 
     /// So many lines from this position on, which do not run over the end.
-    fn insert(&mut self, lines: Lines, position: u64, count: u64) {
+    fn insert(&mut self, lines: RingLines, position: u64, count: u64) {
         self.until = position + count + lines.count;
         let (mut at, mut left) = (lines.index(position), count);
         while left > 0 {
@@ -390,7 +407,7 @@ impl Stale {
     }
 
     /// Whether it was.
-    fn remove(&mut self, lines: Lines, position: u64) -> bool {
+    fn remove(&mut self, lines: RingLines, position: u64) -> bool {
         let index = lines.index(position);
         let (word, bit) = (&mut self.bits[index / 64], 1 << (index % 64));
         let was = *word & bit != 0;

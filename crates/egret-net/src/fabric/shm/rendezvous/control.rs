@@ -1,27 +1,27 @@
-//! The socket of a connection, once it is made.
+//! The control socket of a connection that is made.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::message::Message;
-use super::peer::Peer;
-use super::socket::{Received, Sent, Socket};
-use crate::fabric::hub::bytes::Malformed;
+use super::super::socket::{PacketSent, PacketSocket, ReceivedPacket};
+use super::message::ControlMessage;
+use super::peer::PeerProcess;
+use crate::fabric::common::bytes::Malformed;
 
-/// What two nics tell each other beside the rings of a connection. Dropping it
+/// The socket for control messages, beside the rings of a connection. Dropping it
 /// tells the peer that this end is gone.
 #[derive(Debug)]
-pub(crate) struct Control {
-    socket: Socket,
-    peer: Peer,
+pub(in super::super) struct ControlSocket {
+    socket: PacketSocket,
+    peer: PeerProcess,
 }
 
 /// Why nothing more will come of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(crate) enum ControlError {
+pub(in super::super) enum ControlSocketError {
     /// Its process ended, or it closed its end. Seen after everything that it
     /// said before.
     #[error("process {pid} at the other end is gone")]
@@ -29,7 +29,7 @@ pub(crate) enum ControlError {
         /// The process.
         pid: i32,
     },
-    /// It sent what it must not.
+    /// The peer broke the protocol.
     #[error("process {pid} at the other end broke the protocol: {why}")]
     Protocol {
         /// The process.
@@ -37,7 +37,7 @@ pub(crate) enum ControlError {
         /// What was wrong.
         why: Malformed,
     },
-    /// The operating system would not.
+    /// A system call failed.
     #[error("the connection with process {pid} failed: {errno}")]
     System {
         /// The process.
@@ -47,8 +47,8 @@ pub(crate) enum ControlError {
     },
 }
 
-impl Control {
-    pub(super) const fn new(socket: Socket, peer: Peer) -> Self {
+impl ControlSocket {
+    pub(in super::super) const fn new(socket: PacketSocket, peer: PeerProcess) -> Self {
         Self { socket, peer }
     }
 
@@ -62,24 +62,24 @@ impl Control {
     /// # Panics
     ///
     /// If `fds` are not as many as go with the message.
-    pub(crate) fn send(
+    pub(in super::super) fn send(
         &self,
-        message: &Message,
+        message: &ControlMessage,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Sent, ControlError> {
+    ) -> Result<PacketSent, ControlSocketError> {
         let needed = usize::from(message.descriptors());
         assert_eq!(fds.len(), needed, "descriptors that go with a message");
         self.send_bytes(&message.encode(), fds)
     }
 
-    pub(super) fn send_bytes(
+    pub(in super::super) fn send_bytes(
         &self,
         bytes: &[u8],
         fds: &[BorrowedFd<'_>],
-    ) -> Result<Sent, ControlError> {
+    ) -> Result<PacketSent, ControlSocketError> {
         self.socket.send(bytes, fds).map_err(|errno| match errno {
-            Errno::PIPE => ControlError::PeerGone { pid: self.peer.pid },
-            errno => ControlError::System { pid: self.peer.pid, errno },
+            Errno::PIPE => ControlSocketError::PeerGone { pid: self.peer.pid },
+            errno => ControlSocketError::System { pid: self.peer.pid, errno },
         })
     }
 
@@ -88,36 +88,38 @@ impl Control {
     /// # Errors
     ///
     /// If the peer is gone or breaks the protocol.
-    pub(crate) fn poll(&self) -> Result<Option<(Message, Vec<OwnedFd>)>, ControlError> {
+    pub(in super::super) fn poll(
+        &self,
+    ) -> Result<Option<(ControlMessage, Vec<OwnedFd>)>, ControlSocketError> {
         let pid = self.peer.pid;
         match self.socket.receive() {
-            Ok(Received::Packet(packet)) => {
-                let message = Message::decode(packet);
-                message.map(Some).map_err(|why| ControlError::Protocol { pid, why })
+            Ok(ReceivedPacket::Packet(packet)) => {
+                let message = ControlMessage::decode(packet);
+                message.map(Some).map_err(|why| ControlSocketError::Protocol { pid, why })
             }
-            Ok(Received::Nothing) => Ok(None),
-            Ok(Received::Gone) => Err(ControlError::PeerGone { pid }),
-            Err(errno) => Err(ControlError::System { pid, errno }),
+            Ok(ReceivedPacket::Nothing) => Ok(None),
+            Ok(ReceivedPacket::Gone) => Err(ControlSocketError::PeerGone { pid }),
+            Err(errno) => Err(ControlSocketError::System { pid, errno }),
         }
     }
 
     /// Readable when [`poll`](Self::poll) has something to tell.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub(in super::super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
     /// Who is at the other end.
-    pub(crate) const fn peer(&self) -> &Peer {
+    pub(in super::super) const fn peer(&self) -> &PeerProcess {
         &self.peer
     }
 
     /// Whether the other end is closed; what it said last may still be to read.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(in super::super) fn is_gone(&self) -> bool {
         self.socket.is_gone()
     }
 
     /// The next packet of a connection that is being made.
-    pub(super) fn receive(&self) -> Result<Received, Errno> {
+    pub(in super::super) fn receive(&self) -> Result<ReceivedPacket, Errno> {
         self.socket.receive()
     }
 }

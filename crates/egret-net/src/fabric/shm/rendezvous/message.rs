@@ -1,19 +1,19 @@
 //! What the ends of a connection tell each other beside its rings.
 //!
-//! The bytes stand in `docs/shm-wire.md`.
+//! The bytes stand in `docs/wire/shm.md`.
 
 use std::os::fd::OwnedFd;
 
-use super::socket::Packet;
+use super::super::socket::ControlPacket;
 use crate::buf::Kind;
-use crate::fabric::hub::bytes::{
-    MISSING, Malformed, PACKET_TOO_LONG, Reader, UNKNOWN_PACKET, push_kind, read_kind,
+use crate::fabric::common::bytes::{
+    ByteReader, MISSING, Malformed, PACKET_TOO_LONG, UNKNOWN_PACKET, push_kind, read_kind,
 };
-use crate::fabric::hub::farewell::Farewell;
+use crate::fabric::common::close_reason::CloseReason;
 
 /// A message of a connection that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Message {
+pub(in super::super) enum ControlMessage {
     /// The descriptor beside it is the sender's region of this number. Sent
     /// before anything in the rings refers to it.
     Region {
@@ -22,7 +22,7 @@ pub(crate) enum Message {
     },
     /// The descriptor beside it is a region whose buffers may be handed over, and
     /// this is how its pool is cut. Only between processes that cooperate.
-    Commons {
+    CooperatingRegion {
         /// Counted by the sender, apart from the others.
         number: u16,
         /// Some words for each class.
@@ -30,7 +30,7 @@ pub(crate) enum Message {
     },
     /// The receiver may write the memory under a key by itself, for as long as a
     /// gate is open. Only between processes that cooperate.
-    Direct {
+    DirectWrite {
         /// Of the key.
         secret: u64,
         /// Which gate.
@@ -45,42 +45,46 @@ pub(crate) enum Message {
     /// What elements of this fingerprint are called, for the errors of the
     /// receiver. Names are cut to 255 bytes.
     Kind(Kind),
-    /// The sender takes part in the connection no more.
-    Goodbye(Farewell),
+    /// The sender has closed the connection.
+    Close(CloseReason),
 }
 
-impl Message {
-    pub(super) fn encode(&self) -> Vec<u8> {
+impl ControlMessage {
+    pub(in super::super) fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![self.number(), self.descriptors()];
         match self {
             Self::Region { number } => bytes.extend(number.to_le_bytes()),
-            Self::Commons { number, plan } => {
+            Self::CooperatingRegion { number, plan } => {
                 bytes.extend(number.to_le_bytes());
                 bytes.extend(plan.iter().flat_map(|word| word.to_le_bytes()));
             }
-            Self::Direct { secret, gate, number, place, len } => {
+            Self::DirectWrite { secret, gate, number, place, len } => {
                 bytes.extend(gate.to_le_bytes());
                 bytes
                     .extend([secret, number, place, len].into_iter().flat_map(|w| w.to_le_bytes()));
             }
             Self::Kind(kind) => push_kind(&mut bytes, kind),
-            Self::Goodbye(farewell) => farewell.push(&mut bytes),
+            Self::Close(farewell) => farewell.push(&mut bytes),
         }
         bytes
     }
 
     /// Reads what a peer sent, and takes the descriptors that belong to it.
-    pub(super) fn decode(mut packet: Packet) -> Result<(Self, Vec<OwnedFd>), Malformed> {
+    pub(in super::super) fn decode(
+        mut packet: ControlPacket,
+    ) -> Result<(Self, Vec<OwnedFd>), Malformed> {
         if packet.cut_off {
             return Err(Malformed(PACKET_TOO_LONG));
         }
         let bytes = std::mem::take(&mut packet.bytes);
-        let mut reader = Reader::new(&bytes);
+        let mut reader = ByteReader::new(&bytes);
         let (number, declared) = (reader.u8()?, reader.u8()?);
         let message = match number {
             REGION => Self::Region { number: reader.u32()? },
-            COMMONS => Self::Commons { number: reader.u16()?, plan: reader.words()? },
-            DIRECT => Self::Direct {
+            COOPERATING_REGION => {
+                Self::CooperatingRegion { number: reader.u16()?, plan: reader.words()? }
+            }
+            DIRECT_WRITE => Self::DirectWrite {
                 gate: reader.u16()?,
                 secret: reader.u64()?,
                 number: reader.u64()?,
@@ -88,7 +92,7 @@ impl Message {
                 len: reader.u64()?,
             },
             KIND => Self::Kind(read_kind(&mut reader)?),
-            GOODBYE => Self::Goodbye(Farewell::read(&mut reader)?),
+            CLOSE => Self::Close(CloseReason::read(&mut reader)?),
             _ => return Err(Malformed(UNKNOWN_PACKET)),
         };
         reader.end()?;
@@ -102,24 +106,24 @@ impl Message {
     const fn number(&self) -> u8 {
         match self {
             Self::Region { .. } => REGION,
-            Self::Commons { .. } => COMMONS,
-            Self::Direct { .. } => DIRECT,
+            Self::CooperatingRegion { .. } => COOPERATING_REGION,
+            Self::DirectWrite { .. } => DIRECT_WRITE,
             Self::Kind(_) => KIND,
-            Self::Goodbye(_) => GOODBYE,
+            Self::Close(_) => CLOSE,
         }
     }
 
     /// How many descriptors go beside it.
-    pub(super) const fn descriptors(&self) -> u8 {
+    pub(in super::super) const fn descriptors(&self) -> u8 {
         match self {
-            Self::Region { .. } | Self::Commons { .. } => 1,
-            Self::Direct { .. } | Self::Kind(_) | Self::Goodbye(_) => 0,
+            Self::Region { .. } | Self::CooperatingRegion { .. } => 1,
+            Self::DirectWrite { .. } | Self::Kind(_) | Self::Close(_) => 0,
         }
     }
 }
 
 const REGION: u8 = 1;
 const KIND: u8 = 2;
-const GOODBYE: u8 = 3;
-const COMMONS: u8 = 4;
-const DIRECT: u8 = 5;
+const CLOSE: u8 = 3;
+const COOPERATING_REGION: u8 = 4;
+const DIRECT_WRITE: u8 = 5;

@@ -11,7 +11,7 @@ use super::peer::own_user;
     "the name of host {host:?} takes {bytes} bytes as a socket, {NAME_MAX} at most; \
      letters, digits, `.`, `_` and `-` take one, other bytes three"
 )]
-pub(crate) struct NameTooLong {
+pub(in super::super) struct NameTooLong {
     /// The host.
     pub host: String,
     /// What its socket's name would take.
@@ -19,14 +19,14 @@ pub(crate) struct NameTooLong {
 }
 
 /// The socket of this user's nic `host`.
-pub(super) fn address(host: &str) -> Result<SocketAddrUnix, NameTooLong> {
+pub(in super::super) fn address(host: &str) -> Result<SocketAddrUnix, NameTooLong> {
     let name = socket_name(own_user(), host);
     SocketAddrUnix::new_abstract_name(name.as_bytes())
         .map_err(|_| NameTooLong { host: host.to_owned(), bytes: name.len() })
 }
 
 /// Different hosts have different names, and `/proc/net/unix` shows them whole.
-pub(super) fn socket_name(user: u32, host: &str) -> String {
+pub(in super::super) fn socket_name(user: u32, host: &str) -> String {
     let mut name = format!("egret/{user}/");
     for byte in host.bytes() {
         match byte {

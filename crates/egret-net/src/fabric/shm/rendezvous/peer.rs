@@ -1,4 +1,4 @@
-//! Who is at the other end, as the kernel says.
+//! The process at the other end, as the kernel says.
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,14 +9,14 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use thiserror::Error;
 
-use super::fault::{Fault, planted};
+use super::super::fault::{Fault, planted};
+use super::super::socket::PacketSocket;
 use super::pidfd;
-use super::socket::Socket;
 use crate::vi::WhyIsolated;
 
 /// The process at the other end when the connection was made.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(in super::super) struct PeerProcess {
     /// Its number, for messages. Another process may have it later.
     pub pid: i32,
     uid: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Peer {
 
 /// The two ends belong to different users, or may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum OtherUser {
+pub(in super::super) enum OtherUser {
     /// The kernel gives another number.
     #[error(
         "process {pid} belongs to user {theirs}, this one to user {ours}; \
@@ -66,7 +66,7 @@ pub(crate) enum OtherUser {
 
 /// Whether the numbers of two processes' users mean the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Space {
+pub(in super::super) enum UserNamespace {
     /// Both are in one user namespace.
     Same,
     Other,
@@ -77,7 +77,7 @@ pub(super) enum Space {
 
 impl OtherUser {
     /// What is seen of the other end's user.
-    pub(crate) const fn theirs(self) -> u32 {
+    pub(in super::super) const fn theirs(self) -> u32 {
         match self {
             Self::Number { theirs: user, .. }
             | Self::Namespace { user, .. }
@@ -86,7 +86,7 @@ impl OtherUser {
     }
 
     /// The process at the other end.
-    pub(crate) const fn pid(self) -> i32 {
+    pub(in super::super) const fn pid(self) -> i32 {
         match self {
             Self::Number { pid, .. } | Self::Namespace { pid, .. } | Self::Unknown { pid, .. } => {
                 pid
@@ -95,9 +95,9 @@ impl OtherUser {
     }
 }
 
-impl Peer {
+impl PeerProcess {
     /// Asks who connected, or who listens.
-    pub(super) fn of(socket: &Socket) -> Result<Self, Errno> {
+    pub(in super::super) fn of(socket: &PacketSocket) -> Result<Self, Errno> {
         let said = socket_peercred(socket)?;
         let pidfd = pidfd::of_peer(socket, said.pid);
         Ok(Self { pid: said.pid.as_raw_pid(), uid: said.uid.as_raw(), pidfd })
@@ -110,7 +110,7 @@ impl Peer {
     /// is seen to be in another namespace is refused. Where that cannot be seen, the kernel's
     /// number still says the same user, unless it is the one for all; and such a peer is isolated, as its
     /// executable file cannot be seen either.
-    pub(super) fn check_user(&self) -> Result<(), OtherUser> {
+    pub(in super::super) fn check_user(&self) -> Result<(), OtherUser> {
         let ours = own_user();
         if self.uid != ours {
             if planted(Fault::UserUnchecked) {
@@ -121,16 +121,16 @@ impl Peer {
         judge(self.pid, ours, self.space(), overflow_user())
     }
 
-    fn space(&self) -> Space {
+    fn space(&self) -> UserNamespace {
         match (self.seen("ns/user"), file("/proc/thread-self/ns/user")) {
-            (Some(theirs), Some(ours)) if theirs == ours => Space::Same,
-            (Some(_), Some(_)) => Space::Other,
-            _ => Space::Unknown,
+            (Some(theirs), Some(ours)) if theirs == ours => UserNamespace::Same,
+            (Some(_), Some(_)) => UserNamespace::Other,
+            _ => UserNamespace::Unknown,
         }
     }
 
     /// Processes that cooperate run the same executable file.
-    pub(super) fn check_executable(&self) -> Result<(), WhyIsolated> {
+    pub(in super::super) fn check_executable(&self) -> Result<(), WhyIsolated> {
         let unknown = WhyIsolated::ExecutableUnknown;
         let theirs = self.seen("exe").ok_or(unknown)?;
         let ours = file("/proc/thread-self/exe").ok_or(unknown)?;
@@ -151,30 +151,35 @@ impl Peer {
     }
 
     /// Whether the process has not ended. `false` where the kernel does not say.
-    pub(crate) fn is_alive(&self) -> bool {
+    pub(in super::super) fn is_alive(&self) -> bool {
         self.pidfd.as_ref().is_some_and(|pidfd| !pidfd::has_ended(pidfd))
     }
 
     /// Readable when the process has ended. `None` if it had already, or where
     /// the kernel has no such descriptors.
-    pub(crate) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
+    pub(in super::super) fn pidfd(&self) -> Option<BorrowedFd<'_>> {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 }
 
 /// The effective user of this process; it is what the kernel tells the peer.
-pub(super) fn own_user() -> u32 {
+pub(in super::super) fn own_user() -> u32 {
     geteuid().as_raw()
 }
 
 /// What to make of a peer that shows the number of this process's user.
-pub(super) fn judge(pid: i32, user: u32, space: Space, overflow: u32) -> Result<(), OtherUser> {
+pub(in super::super) fn judge(
+    pid: i32,
+    user: u32,
+    space: UserNamespace,
+    overflow: u32,
+) -> Result<(), OtherUser> {
     match space {
         _ if planted(Fault::NamespaceUnchecked) => Ok(()),
-        Space::Same => Ok(()),
-        Space::Other => Err(OtherUser::Namespace { pid, user }),
-        Space::Unknown if user == overflow => Err(OtherUser::Unknown { pid, user }),
-        Space::Unknown => Ok(()),
+        UserNamespace::Same => Ok(()),
+        UserNamespace::Other => Err(OtherUser::Namespace { pid, user }),
+        UserNamespace::Unknown if user == overflow => Err(OtherUser::Unknown { pid, user }),
+        UserNamespace::Unknown => Ok(()),
     }
 }
 
@@ -194,26 +199,26 @@ fn file(path: &str) -> Option<(u64, u64)> {
 }
 
 #[cfg(test)]
-impl Peer {
+impl PeerProcess {
     /// A process of this user, as if it had connected.
-    pub(super) fn process(pid: rustix::process::Pid) -> Self {
+    pub(in super::super) fn process(pid: rustix::process::Pid) -> Self {
         let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
         Self { pid: pid.as_raw_pid(), uid: own_user(), pidfd: pidfd.ok() }
     }
 
     /// This process.
-    pub(crate) fn this() -> Self {
+    pub(in super::super) fn this() -> Self {
         Self::process(rustix::process::getpid())
     }
 
     /// One that has ended, and whose number this process has been given since.
-    pub(crate) fn reused(ended: &std::process::Child) -> Self {
+    pub(in super::super) fn reused(ended: &std::process::Child) -> Self {
         let ended = Self::process(rustix::process::Pid::from_child(ended));
         Self { pid: rustix::process::getpid().as_raw_pid(), ..ended }
     }
 
     /// A process of a user that is not the one of this process.
-    pub(super) fn stranger() -> Self {
+    pub(in super::super) fn stranger() -> Self {
         Self { pid: 1, uid: own_user() + 1, pidfd: None }
     }
 }

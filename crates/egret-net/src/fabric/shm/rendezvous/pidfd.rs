@@ -7,10 +7,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::socket::Socket;
+use super::super::socket::PacketSocket;
 
 /// The process whose number the kernel gives for the other end of `socket`.
-pub(super) fn of_peer(socket: &Socket, pid: Pid) -> Option<OwnedFd> {
+pub(in super::super) fn of_peer(socket: &PacketSocket, pid: Pid) -> Option<OwnedFd> {
     match told_by(socket) {
         Ok(pidfd) => Some(pidfd),
         Err(Errno::NOPROTOOPT) => {
@@ -27,7 +27,7 @@ pub(super) fn of_peer(socket: &Socket, pid: Pid) -> Option<OwnedFd> {
 
 /// Straight from the socket, from Linux 6.5 on: whatever happened since, it is
 /// the process that connected or listened.
-fn told_by(socket: &Socket) -> Result<OwnedFd, Errno> {
+fn told_by(socket: &PacketSocket) -> Result<OwnedFd, Errno> {
     let mut fd = MaybeUninit::<libc::c_int>::uninit();
     let size = libc::socklen_t::try_from(size_of_val(&fd)).expect("four bytes");
     let mut len = size;
@@ -49,7 +49,7 @@ fn told_by(socket: &Socket) -> Result<OwnedFd, Errno> {
 
 /// The number of its process where `/proc` is looked at. `None` if it has been
 /// waited for, and if the two are of different process namespaces.
-pub(super) fn number(pidfd: &OwnedFd) -> Option<i32> {
+pub(in super::super) fn number(pidfd: &OwnedFd) -> Option<i32> {
     let path = format!("/proc/thread-self/fdinfo/{}", pidfd.as_raw_fd());
     let info = std::fs::read_to_string(path).ok()?;
     let number = info.lines().find_map(|line| line.strip_prefix("Pid:"))?;
@@ -57,7 +57,7 @@ pub(super) fn number(pidfd: &OwnedFd) -> Option<i32> {
 }
 
 /// Whether its process has ended.
-pub(super) fn has_ended(pidfd: &OwnedFd) -> bool {
+pub(in super::super) fn has_ended(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
@@ -78,7 +78,7 @@ mod tests {
         let flags = SocketFlags::CLOEXEC;
         let (near, _far) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let near = Socket::new(near);
+        let near = PacketSocket::new(near);
         let own = Some(getpid().as_raw_pid());
         let pidfd = of_peer(&near, getpid()).unwrap();
         assert_eq!((number(&pidfd), has_ended(&pidfd)), (own, false));

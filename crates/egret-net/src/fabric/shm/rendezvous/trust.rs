@@ -10,81 +10,87 @@
 //!   both said yes ◀─────────────────────────── cooperating, or why not
 //! ```
 
-use super::fault::{Fault, planted};
-use super::peer::Peer;
-use crate::fabric::greet;
-use crate::fabric::hub::bytes::{Malformed, NOT_AGREED, REASON, Reader};
-use crate::vi::{Agreed, PublicKey, Trust, WhyIsolated};
+use super::super::fault::{Fault, planted};
+use super::peer::PeerProcess;
+use crate::fabric::common::bytes::{ByteReader, Malformed, NOT_AGREED, REASON};
+use crate::fabric::handshake;
+use crate::vi::{AgreedTrust, PublicKey, Trust, WhyIsolated};
 
-/// What a nic asks for, and what must be proven to it.
+/// The trust that a nic asks for, and the credentials of its handshakes.
 #[derive(Debug, Clone)]
-pub(crate) struct Stance {
+pub(in super::super) struct ShmRequirements {
     pub trust: Trust,
-    pub greet: greet::Stance,
+    pub greet: handshake::Credentials,
 }
 
-/// What a connecting side says of cooperating.
+/// Whether a connecting side asks to cooperate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Nothing: it does not ask.
+pub(in super::super) enum CooperationRequest {
+    /// The connecting side does not ask.
     Nothing,
-    /// It would, and believes that these are the two.
-    Yes(Processes),
-    /// It asks, and found this.
+    /// The connecting side asks, and takes these for the two processes.
+    Yes(ProcessPair),
+    /// The connecting side asks, and its own check failed.
     No(WhyIsolated),
 }
 
-/// What a listening side says to a wish.
+/// The answer of a listening side to such a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verdict(pub Agreed);
+pub(in super::super) struct CooperationReply(pub AgreedTrust);
 
-/// The two processes of a connection, as the kernel numbers them. Somebody in between would be one
+/// The two processes of a connection, as the kernel numbers them. A process in between would be one
 /// of them on each side.
 ///
 /// That the kernel gives a number away again does no harm here. A side's own number is nobody
 /// else's while it runs. The other's is what the kernel noted for this very socket, and it is named
-/// or compared only after [`Peer::check_executable`] has looked at that process by its pidfd and
+/// or compared only after [`PeerProcess::check_executable`] has looked at that process by its pidfd and
 /// found that it had not ended: it had the number then. If it ends behind that, whoever gets the
 /// number has no end of this socket, and nothing is looked up by the number later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Processes {
+pub(in super::super) struct ProcessPair {
     pub connecting: i32,
     pub listening: i32,
 }
 
-impl Stance {
+impl ShmRequirements {
     /// The key that the nic proves.
-    pub(in crate::fabric) const fn key(&self) -> PublicKey {
+    pub(in super::super) const fn key(&self) -> PublicKey {
         self.greet.key()
     }
 
     /// What the connecting side wishes, which has found `peer` listening.
-    pub(super) fn wish(&self, peer: &Peer) -> Wish {
+    pub(in super::super) fn wish(&self, peer: &PeerProcess) -> CooperationRequest {
         match (self.trust, peer.check_executable()) {
-            (Trust::Isolated, _) => Wish::Nothing,
-            (_, Err(why)) => Wish::No(why),
-            (_, Ok(())) => Wish::Yes(Processes { connecting: own_pid(), listening: peer.pid }),
+            (Trust::Isolated, _) => CooperationRequest::Nothing,
+            (_, Err(why)) => CooperationRequest::No(why),
+            (_, Ok(())) => {
+                CooperationRequest::Yes(ProcessPair { connecting: own_pid(), listening: peer.pid })
+            }
         }
     }
 
     /// The listening side has heard what `peer` wishes, and decides.
-    pub(super) fn settle(&self, wish: Wish, peer: &Peer) -> Agreed {
+    pub(in super::super) fn settle(
+        &self,
+        wish: CooperationRequest,
+        peer: &PeerProcess,
+    ) -> AgreedTrust {
         let why = match (self.trust, wish) {
-            (Trust::Isolated, _) => return Agreed::Isolated(None),
-            (_, Wish::Nothing) => WhyIsolated::PeerDidNotAsk,
-            (_, Wish::No(why)) => why,
-            (_, Wish::Yes(theirs)) => match peer.check_executable() {
+            (Trust::Isolated, _) => return AgreedTrust::Isolated(None),
+            (_, CooperationRequest::Nothing) => WhyIsolated::PeerDidNotAsk,
+            (_, CooperationRequest::No(why)) => why,
+            (_, CooperationRequest::Yes(theirs)) => match peer.check_executable() {
                 Err(why) => why,
-                Ok(()) if is_between(theirs, peer) => return Agreed::Cooperating,
+                Ok(()) if is_between(theirs, peer) => return AgreedTrust::Cooperating,
                 Ok(()) => WhyIsolated::OtherProcess,
             },
         };
-        Agreed::Isolated(Some(why))
+        AgreedTrust::Isolated(Some(why))
     }
 }
 
-fn is_between(theirs: Processes, peer: &Peer) -> bool {
-    theirs == Processes { connecting: peer.pid, listening: own_pid() }
+fn is_between(theirs: ProcessPair, peer: &PeerProcess) -> bool {
+    theirs == ProcessPair { connecting: peer.pid, listening: own_pid() }
         || planted(Fault::ProcessesForgotten)
 }
 
@@ -92,81 +98,87 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_pid()
 }
 
-impl Verdict {
+impl CooperationReply {
     /// What a visitor is told that wished this, where this side has `agreed`.
-    pub(super) fn of(agreed: Agreed, wish: Wish) -> Self {
+    pub(in super::super) fn of(agreed: AgreedTrust, wish: CooperationRequest) -> Self {
         Self(match agreed {
-            _ if wish == Wish::Nothing => Agreed::Isolated(None),
-            Agreed::Isolated(None) => Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk)),
+            _ if wish == CooperationRequest::Nothing => AgreedTrust::Isolated(None),
+            AgreedTrust::Isolated(None) => AgreedTrust::Isolated(Some(WhyIsolated::PeerDidNotAsk)),
             agreed => agreed,
         })
     }
 
     /// What the connecting side makes of it: the level holds if both said yes.
-    pub(super) fn conclude(self, wish: Wish) -> Result<Agreed, Malformed> {
-        let said_yes = matches!(wish, Wish::Yes(_));
+    pub(in super::super) fn conclude(
+        self,
+        wish: CooperationRequest,
+    ) -> Result<AgreedTrust, Malformed> {
+        let said_yes = matches!(wish, CooperationRequest::Yes(_));
         if said_yes && planted(Fault::VerdictIgnored) {
-            return Ok(Agreed::Cooperating);
+            return Ok(AgreedTrust::Cooperating);
         }
         match (self.0, wish) {
-            (Agreed::Cooperating, _) if said_yes => Ok(self.0),
-            (Agreed::Isolated(None), Wish::Nothing) => Ok(self.0),
-            (Agreed::Isolated(Some(_)), Wish::Yes(_) | Wish::No(_)) => Ok(self.0),
+            (AgreedTrust::Cooperating, _) if said_yes => Ok(self.0),
+            (AgreedTrust::Isolated(None), CooperationRequest::Nothing) => Ok(self.0),
+            (
+                AgreedTrust::Isolated(Some(_)),
+                CooperationRequest::Yes(_) | CooperationRequest::No(_),
+            ) => Ok(self.0),
             _ => Err(Malformed(NOT_AGREED)),
         }
     }
 
-    pub(super) fn push(self, bytes: &mut Vec<u8>) {
+    pub(in super::super) fn push(self, bytes: &mut Vec<u8>) {
         bytes.push(number(self.0));
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(in super::super) fn read(reader: &mut ByteReader<'_>) -> Result<Self, Malformed> {
         read_agreed(reader).map(Self)
     }
 }
 
-impl Wish {
-    pub(super) fn push(self, bytes: &mut Vec<u8>) {
+impl CooperationRequest {
+    pub(in super::super) fn push(self, bytes: &mut Vec<u8>) {
         match self {
-            Self::Nothing => bytes.push(number(Agreed::Isolated(None))),
-            Self::Yes(Processes { connecting, listening }) => {
-                bytes.push(number(Agreed::Cooperating));
+            Self::Nothing => bytes.push(number(AgreedTrust::Isolated(None))),
+            Self::Yes(ProcessPair { connecting, listening }) => {
+                bytes.push(number(AgreedTrust::Cooperating));
                 bytes.extend(connecting.to_le_bytes());
                 bytes.extend(listening.to_le_bytes());
             }
-            Self::No(why) => bytes.push(number(Agreed::Isolated(Some(why)))),
+            Self::No(why) => bytes.push(number(AgreedTrust::Isolated(Some(why)))),
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(in super::super) fn read(reader: &mut ByteReader<'_>) -> Result<Self, Malformed> {
         Ok(match read_agreed(reader)? {
-            Agreed::Isolated(None) => Self::Nothing,
-            Agreed::Isolated(Some(why)) => Self::No(why),
-            Agreed::Cooperating => {
+            AgreedTrust::Isolated(None) => Self::Nothing,
+            AgreedTrust::Isolated(Some(why)) => Self::No(why),
+            AgreedTrust::Cooperating => {
                 let connecting = i32::from_le_bytes(reader.array()?);
                 let listening = i32::from_le_bytes(reader.array()?);
-                Self::Yes(Processes { connecting, listening })
+                Self::Yes(ProcessPair { connecting, listening })
             }
         })
     }
 }
 
-fn read_agreed(reader: &mut Reader<'_>) -> Result<Agreed, Malformed> {
+fn read_agreed(reader: &mut ByteReader<'_>) -> Result<AgreedTrust, Malformed> {
     let number = reader.u8()?;
     let found = LEVELS.iter().find(|(known, _)| *known == number);
     found.map(|(_, agreed)| *agreed).ok_or(Malformed(REASON))
 }
 
-fn number(agreed: Agreed) -> u8 {
+fn number(agreed: AgreedTrust) -> u8 {
     let found = LEVELS.iter().find(|(_, known)| *known == agreed);
     found.expect("every level has its number").0
 }
 
-const LEVELS: [(u8, Agreed); 6] = [
-    (0, Agreed::Isolated(None)),
-    (1, Agreed::Cooperating),
-    (2, Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk))),
-    (3, Agreed::Isolated(Some(WhyIsolated::OtherExecutable))),
-    (4, Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown))),
-    (5, Agreed::Isolated(Some(WhyIsolated::OtherProcess))),
+const LEVELS: [(u8, AgreedTrust); 6] = [
+    (0, AgreedTrust::Isolated(None)),
+    (1, AgreedTrust::Cooperating),
+    (2, AgreedTrust::Isolated(Some(WhyIsolated::PeerDidNotAsk))),
+    (3, AgreedTrust::Isolated(Some(WhyIsolated::OtherExecutable))),
+    (4, AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown))),
+    (5, AgreedTrust::Isolated(Some(WhyIsolated::OtherProcess))),
 ];

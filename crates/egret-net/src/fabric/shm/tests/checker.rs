@@ -4,8 +4,8 @@ use loom::sync::atomic::AtomicU64;
 use loom::sync::{Condvar, Mutex};
 
 use crate::atomics::checker::LoomAtomics;
-use crate::fabric::shm::bell::Pull;
-use crate::fabric::shm::cord::CordError;
+use crate::fabric::shm::doorbell::DoorbellSignal;
+use crate::fabric::shm::doorbell_socket::DoorbellError;
 use crate::fabric::shm::memory::{LINE_WORDS, Line, Peek, Readable, Writable};
 
 /// Some lines. Leaked, as all the checker's things here: it cannot end a run in
@@ -74,8 +74,8 @@ impl Cord {
     }
 }
 
-impl Pull for &'static Cord {
-    fn pull(&self) -> Result<(), CordError> {
+impl DoorbellSignal for &'static Cord {
+    fn pull(&self) -> Result<(), DoorbellError> {
         *self.pulled.lock().unwrap() = Pulled { edge: true, full: true };
         self.changed.notify_one();
         Ok(())

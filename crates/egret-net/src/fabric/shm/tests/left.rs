@@ -7,11 +7,12 @@ use super::conformance::nic;
 use super::meet;
 use super::nonsense::connected;
 use crate::buf::Pool;
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::farewell::Farewell;
-use crate::fabric::shm::reach::LEAST;
-use crate::fabric::shm::rendezvous::{Message, Sent};
-use crate::fabric::shm::wire::{Item, Place};
+use crate::fabric::common::close_reason::CloseReason;
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::shm::process_memory::LEAST;
+use crate::fabric::shm::rendezvous::ControlMessage;
+use crate::fabric::shm::socket::PacketSent;
+use crate::fabric::shm::wire::{DataPlace, PostedItem};
 use crate::rt::{self, Deadline};
 use crate::vi::{Access, Address, Descriptor, Nic, Reliability, Vi, ViError, ViOptions, Wait};
 
@@ -123,11 +124,11 @@ pub(super) fn messages_before_the_farewell() {
     let (vi, mut puppet) = connected(&nic, Reliability::Delivery);
     for tag in 1..=2 {
         vi.post_recv(Descriptor::new(vec![0_u8; 8])).unwrap();
-        let item = Item::Message { tag, kind: Some(99), bytes: Place::appended(8) };
-        puppet.put(item, &[7; 8], Counts::default());
+        let item = PostedItem::Message { tag, kind: Some(99), bytes: DataPlace::appended(8) };
+        puppet.put(item, &[7; 8], ReceiveCounts::default());
     }
-    let farewell = Message::Goodbye(Farewell::of(ViError::Closed));
-    assert_eq!(puppet.accepted.control.send(&farewell, &[]).unwrap(), Sent::Sent);
+    let farewell = ControlMessage::Close(CloseReason::of(ViError::Closed));
+    assert_eq!(puppet.accepted.control.send(&farewell, &[]).unwrap(), PacketSent::Sent);
     for tag in 1..=2 {
         let got = vi.recv_queue().wait(LONG).unwrap().ok().unwrap();
         assert_eq!((got.tag, got.bytes()), (tag, &[7; 8][..]));

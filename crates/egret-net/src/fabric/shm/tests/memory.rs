@@ -5,8 +5,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 
 use super::shared;
 use crate::buf::{Pool, Region};
-use crate::fabric::shm::foreign::{Foreign, ForeignError, OutOfBounds};
-use crate::fabric::shm::memory::Own;
+use crate::fabric::shm::foreign::{ForeignError, ForeignMemory, OutOfBounds};
+use crate::fabric::shm::memory::OwnMemory;
 
 #[test]
 fn a_peer_sees_what_is_written() {
@@ -24,7 +24,7 @@ fn a_peer_sees_what_is_written() {
 fn a_peer_sees_the_buffers_of_a_sealed_pool() {
     let pool = Pool::builder().class(64, 4).shareable().build().unwrap();
     let fd = pool.region().fd().unwrap().try_clone_to_owned().unwrap();
-    let foreign = Foreign::map(fd, u64::MAX).unwrap();
+    let foreign = ForeignMemory::map(fd, u64::MAX).unwrap();
     let mut buf = pool.take(5).unwrap();
     buf.bytes_mut().copy_from_slice(b"egret");
     let mut seen = [0; 5];
@@ -86,9 +86,9 @@ pub(super) fn unsealed_is_refused() {
     }
     let error = refused(file(4096, SealFlags::empty()), 4096).to_string();
     assert!(error.contains("shrunk, grown, written by others, sealed further"), "{error}");
-    Foreign::map(file(4096, all), 4096).expect("nothing is missing");
+    ForeignMemory::map(file(4096, all), 4096).expect("nothing is missing");
     let frozen = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    Foreign::map(file(4096, frozen), 4096).expect("nobody at all can write it");
+    ForeignMemory::map(file(4096, frozen), 4096).expect("nobody at all can write it");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_file_of_the_wrong_size_is_refused() {
     }
     let error = refused(file(8192, all), 8191).to_string();
     assert_eq!(error, "the peer's memory file has 8192 bytes where at most 8191 are allowed");
-    Foreign::map(file(8192, all), 8192).expect("exactly as much as is allowed");
+    ForeignMemory::map(file(8192, all), 8192).expect("exactly as much as is allowed");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn what_is_not_memory_is_refused() {
 
 #[test]
 fn it_is_unmapped_with_the_last_handle() {
-    let own = Own::new(4096).unwrap();
+    let own = OwnMemory::new(4096).unwrap();
     let inode = rustix::fs::fstat(own.fd()).unwrap().st_ino.to_string();
     let maps = || {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -133,17 +133,17 @@ fn it_is_unmapped_with_the_last_handle() {
 #[test]
 #[should_panic(expected = "2 bytes at 4095 of 4096")]
 fn our_own_range_is_asserted() {
-    Own::new(4096).unwrap().copy_in(4095, &[0; 2]);
+    OwnMemory::new(4096).unwrap().copy_in(4095, &[0; 2]);
 }
 
 #[test]
 #[should_panic(expected = "not aligned")]
 fn our_own_word_is_asserted() {
-    Own::new(4096).unwrap().word(4);
+    OwnMemory::new(4096).unwrap().word(4);
 }
 
 fn refused(fd: OwnedFd, max: u64) -> ForeignError {
-    Foreign::map(fd, max).map(drop).expect_err("it must be refused")
+    ForeignMemory::map(fd, max).map(drop).expect_err("it must be refused")
 }
 
 fn file(bytes: u64, seals: SealFlags) -> OwnedFd {

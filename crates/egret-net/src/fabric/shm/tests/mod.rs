@@ -2,25 +2,25 @@
 //! checks for it can fail.
 
 mod attack;
-mod bell;
 mod checker;
 mod conformance;
 mod copy;
-mod cord;
 mod crowd;
 mod direct;
+mod doorbell;
+mod doorbell_socket;
+mod eager;
 mod fuzzed;
 mod hand_over;
 mod handed;
 mod hostile;
-mod lanes;
 mod left;
 mod memory;
 mod nonsense;
 mod planted;
+mod process_memory;
 mod processes;
 mod program;
-mod reach;
 mod records;
 mod trust;
 mod waiting;
@@ -29,8 +29,8 @@ mod watched;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use super::foreign::Foreign;
-use super::memory::Own;
+use super::foreign::ForeignMemory;
+use super::memory::OwnMemory;
 use crate::fabric::tests::Rng;
 use crate::vi::{ConnectError, Listener, Vi};
 
@@ -51,14 +51,14 @@ fn meet(
 }
 
 /// New memory, and the same as a peer sees it.
-fn shared(bytes: usize) -> (Own, Foreign) {
-    let own = Own::new(bytes).unwrap();
+fn shared(bytes: usize) -> (OwnMemory, ForeignMemory) {
+    let own = OwnMemory::new(bytes).unwrap();
     let foreign = foreign_of(&own);
     (own, foreign)
 }
 
 /// What a peer makes of the memory's descriptor.
-fn foreign_of(own: &Own) -> Foreign {
+fn foreign_of(own: &OwnMemory) -> ForeignMemory {
     let fd = own.fd().try_clone_to_owned().unwrap();
-    Foreign::map(fd, own.len() as u64).unwrap()
+    ForeignMemory::map(fd, own.len() as u64).unwrap()
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::layout::RING;
-use super::super::puppet::{Greeted, Puppet};
 use super::super::records::RECORD_MAX;
+use super::super::scripted_peer::{ScriptedHandshake, ShmScriptedPeer};
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
@@ -14,10 +14,10 @@ use crate::rt;
 use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
 
 /// A connection of `nic` whose other end is only memory and a socket.
-pub(super) fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Puppet) {
+pub(super) fn connected(nic: &Nic, reliability: Reliability) -> (Vi, ShmScriptedPeer) {
     let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
     let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
-    let greeted = Greeted::new(nic.host(), hello).unwrap();
+    let greeted = ScriptedHandshake::new(nic.host(), hello).unwrap();
     greeted.meet(&listener, rt::now() + LONG).unwrap()
 }
 

@@ -1,7 +1,9 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{bell, copy, cord, crowd, lanes, left, memory, reach, records, waiting};
+use super::{
+    copy, crowd, doorbell, doorbell_socket, eager, left, memory, process_memory, records, waiting,
+};
 use crate::atomics::checker::check;
 use crate::fabric::shm::fault::{Fault, caught};
 
@@ -20,11 +22,11 @@ fn loom_finds_planted_faults() {
         (Fault::ConsumedEarly, records::right_behind),
         (Fault::ClearLate, records::stale_payload),
         (Fault::StaleForgotten, records::stale_payload),
-        (Fault::RingUnfenced, bell::no_lost_wake_up),
-        (Fault::ArmUnfenced, bell::no_lost_wake_up),
-        (Fault::LookBeforeArm, bell::no_lost_wake_up),
-        (Fault::DrainAfterArm, bell::no_lost_wake_up),
-        (Fault::RestUnfenced, bell::rest),
+        (Fault::RingUnfenced, doorbell::no_lost_wake_up),
+        (Fault::ArmUnfenced, doorbell::no_lost_wake_up),
+        (Fault::LookBeforeArm, doorbell::no_lost_wake_up),
+        (Fault::DrainAfterArm, doorbell::no_lost_wake_up),
+        (Fault::RestUnfenced, doorbell::rest),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, || check(scene)), "{fault:?} was not found");
@@ -47,25 +49,25 @@ fn other_checks_find_planted_faults() {
         (Fault::ConsumedUnchecked, records::impossible_consumption),
         (Fault::AskIgnored, records::asked),
         (Fault::ShortUncleared, records::stale_short),
-        (Fault::RoomUnchecked, lanes::trials),
-        (Fault::ArrivedAhead, lanes::trials),
-        (Fault::BulkFirst, lanes::trials),
-        (Fault::LaneMistaken, lanes::trials),
-        (Fault::ConsumedCrossed, lanes::trials),
-        (Fault::ToldForGood, lanes::trials),
-        (Fault::BulkRoomSilent, lanes::trials),
-        (Fault::ArrivedForgotten, lanes::trials),
-        (Fault::KeptArrived, lanes::trials),
-        (Fault::KeptTurned, lanes::trials),
+        (Fault::RoomUnchecked, eager::trials),
+        (Fault::ArrivedAhead, eager::trials),
+        (Fault::BulkFirst, eager::trials),
+        (Fault::LaneMistaken, eager::trials),
+        (Fault::ConsumedCrossed, eager::trials),
+        (Fault::ToldForGood, eager::trials),
+        (Fault::BulkRoomSilent, eager::trials),
+        (Fault::ArrivedForgotten, eager::trials),
+        (Fault::KeptArrived, eager::trials),
+        (Fault::KeptTurned, eager::trials),
         (Fault::TailForgotten, copy::every_place_and_length),
         (Fault::BoundsOffByOne, memory::ends_are_ends),
         (Fault::SealsIgnored, memory::unsealed_is_refused),
-        (Fault::LightUnasked, bell::no_promise),
-        (Fault::NotDrained, cord::wakes_for_ever),
+        (Fault::LightUnasked, doorbell::no_promise),
+        (Fault::NotDrained, doorbell_socket::wakes_for_ever),
         (Fault::LeftIgnored, left::a_heap_message_is_not_torn),
-        (Fault::MarkIgnored, reach::another_program_is_not_read),
-        (Fault::EndIgnored, reach::a_number_given_away_is_not_read),
-        (Fault::ShortReadEnds, reach::bytes_that_are_not_there),
+        (Fault::MarkIgnored, process_memory::another_program_is_not_read),
+        (Fault::EndIgnored, process_memory::a_number_given_away_is_not_read),
+        (Fault::ShortReadEnds, process_memory::bytes_that_are_not_there),
         (Fault::LeftIgnored, left::a_message_is_not_torn),
         (Fault::FarewellFirst, left::messages_before_the_farewell),
         (Fault::LeftIgnored, left::a_write_is_not_announced_torn),

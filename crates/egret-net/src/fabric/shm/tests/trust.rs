@@ -174,7 +174,7 @@ fn both_must_have_the_secret() {
         while !connecting.is_finished() {
             there.wait(there.poll(), Some(there.now() + Duration::from_millis(5)));
         }
-        assert_eq!(connecting.join().unwrap(), Err(ConnectError::Secret(why)));
+        assert_eq!(connecting.join().unwrap(), Err(ConnectError::from(why)));
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use super::super::fault::{Fault, planted};
-use super::super::stream::{Stream, Unread};
+use super::super::stream::{ByteStream, StreamReadError};
 use super::super::wire::HEAD_MAX;
 use super::record::{AROUND, LEN, PIECE, RECORD_MAX, head, len_of};
 use crate::fabric::seal::{Opener, TAG};
@@ -14,7 +14,7 @@ use crate::fabric::seal::{Opener, TAG};
 /// What has come and was not read: in `bytes` the `open` rest of a record, and somewhere behind it,
 /// from `start` to `end`, records that are sealed, of which the last may not be whole.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct RecordReader {
     opener: Opener,
     bytes: Vec<u8>,
     open: Range<usize>,
@@ -29,7 +29,7 @@ pub(super) struct Incoming {
 }
 
 /// What becomes of a record whose place is known.
-enum Placed {
+enum RecordPlacement {
     /// So many bytes are open in their place.
     Open(usize),
     /// What came of it is with the other bytes, since it was not whole or of another length.
@@ -48,7 +48,7 @@ const DIRECT_MIN: usize = 4 << 10;
 /// Memory that is kept for what may come.
 const KEEP: usize = 4 << 10;
 
-impl Incoming {
+impl RecordReader {
     pub(super) fn new(opener: Opener) -> Self {
         let (bytes, open) = (Vec::new(), 0..0);
         let (wrong, was_short, is_busy) = (None, true, false);
@@ -78,7 +78,11 @@ impl Incoming {
     }
 
     /// Reads what is ready, or else what one call brings; 0 is the end.
-    pub(super) fn read(&mut self, to: &mut [u8], wire: &mut Stream) -> Result<usize, Unread> {
+    pub(super) fn read(
+        &mut self,
+        to: &mut [u8],
+        wire: &mut ByteStream,
+    ) -> Result<usize, StreamReadError> {
         if !self.is_ready() && !self.refill(wire)? {
             return Ok(0);
         }
@@ -90,15 +94,17 @@ impl Incoming {
         &mut self,
         one: &mut [u8],
         other: &mut [u8],
-        wire: &mut Stream,
-    ) -> Result<usize, Unread> {
+        wire: &mut ByteStream,
+    ) -> Result<usize, StreamReadError> {
         if !self.is_ready() {
             match self.place(one, wire)? {
-                Placed::Open(n) if n == one.len() => return Ok(n + self.fill(other)),
-                Placed::Open(n) => return Ok(n),
-                Placed::Kept if self.is_ready() => {}
-                Placed::Kept if self.was_short => return Err(Unread::Kernel(Errno::AGAIN)),
-                Placed::Kept | Placed::Not => {
+                RecordPlacement::Open(n) if n == one.len() => return Ok(n + self.fill(other)),
+                RecordPlacement::Open(n) => return Ok(n),
+                RecordPlacement::Kept if self.is_ready() => {}
+                RecordPlacement::Kept if self.was_short => {
+                    return Err(StreamReadError::Kernel(Errno::AGAIN));
+                }
+                RecordPlacement::Kept | RecordPlacement::Not => {
                     if !self.refill(wire)? {
                         return Ok(0);
                     }
@@ -109,12 +115,12 @@ impl Incoming {
     }
 
     /// What is ready.
-    fn take(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
+    fn take(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, StreamReadError> {
         let n = self.fill(one);
         let n = if n == one.len() { n + self.fill(other) } else { n };
         match self.wrong {
             // What came before is read first.
-            Some(why) if n == 0 => Err(Unread::Wrong(why)),
+            Some(why) if n == 0 => Err(StreamReadError::Wrong(why)),
             _ => Ok(n),
         }
     }
@@ -128,16 +134,20 @@ impl Incoming {
 
     /// Reads the next record straight to its place and opens it there, in one call. A peer seals a
     /// large payload in pieces of the same length, so a length that has not come is a guess.
-    fn place(&mut self, to: &mut [u8], wire: &mut Stream) -> Result<Placed, Unread> {
+    fn place(
+        &mut self,
+        to: &mut [u8],
+        wire: &mut ByteStream,
+    ) -> Result<RecordPlacement, StreamReadError> {
         let held = &self.bytes[self.start..self.end];
         let len = match len_of(held) {
             None => to.len().min(PIECE),
             Some(Ok(len)) => len,
-            Some(Err(_)) => return Ok(Placed::Not),
+            Some(Err(_)) => return Ok(RecordPlacement::Not),
         };
         let (known, here) = (held.len().min(LEN), held.len().saturating_sub(LEN));
         if len > to.len() || here > DIRECT_MIN || len < here + DIRECT_MIN {
-            return Ok(Placed::Not);
+            return Ok(RecordPlacement::Not);
         }
         let (mut first, mut behind) = ([0; LEN], [0; BEHIND]);
         first[..known].copy_from_slice(&held[..known]);
@@ -151,23 +161,27 @@ impl Incoming {
             IoSliceMut::new(behind),
         ])?;
         if n == 0 {
-            return if held.is_empty() { Ok(Placed::Open(0)) } else { Err(Unread::Cut) };
+            return if held.is_empty() {
+                Ok(RecordPlacement::Open(0))
+            } else {
+                Err(StreamReadError::Cut)
+            };
         }
         self.was_short = n < due + behind.len();
         let is_right = first == head(len) || planted(Fault::GuessBelieved);
         if n < due + TAG || !is_right {
             self.compact();
             self.keep(&[&first[known..], &to[here..len], behind], n);
-            return Ok(Placed::Kept);
+            return Ok(RecordPlacement::Kept);
         }
         (self.start, self.end, self.open, self.is_busy) = (0, 0, 0..0, false);
         let (tag, rest) = behind.split_first_chunk::<TAG>().expect("it is longer");
         if let Err(why) = self.opener.open(&first, &mut to[..len], tag) {
             self.wrong = Some(why.text());
-            return Err(Unread::Wrong(why.text()));
+            return Err(StreamReadError::Wrong(why.text()));
         }
         self.keep(&[rest], n - due - TAG);
-        Ok(Placed::Open(len))
+        Ok(RecordPlacement::Open(len))
     }
 
     /// Takes the first `n` bytes of these, in order.
@@ -231,14 +245,14 @@ impl Incoming {
 
     /// Reads until a record is whole. `false` at the end of the stream, an error if that is inside
     /// of a record, or if nothing more is there now.
-    fn refill(&mut self, wire: &mut Stream) -> Result<bool, Unread> {
+    fn refill(&mut self, wire: &mut ByteStream) -> Result<bool, StreamReadError> {
         self.compact();
         loop {
             let most = self.make_room();
             self.was_short = true;
             let n = wire.read(&mut self.bytes[self.end..most])?;
             if n == 0 {
-                return if self.end == 0 { Ok(false) } else { Err(Unread::Cut) };
+                return if self.end == 0 { Ok(false) } else { Err(StreamReadError::Cut) };
             }
             self.is_busy = self.end + n == most;
             (self.end, self.was_short) = (self.end + n, !self.is_busy);
@@ -246,7 +260,7 @@ impl Incoming {
                 return Ok(true);
             }
             if self.was_short {
-                return Err(Unread::Kernel(Errno::AGAIN));
+                return Err(StreamReadError::Kernel(Errno::AGAIN));
             }
         }
     }

@@ -13,11 +13,11 @@
 //! proven.
 //!
 //! Bytes that are sealed count as written: their record cannot be taken back, since its number is
-//! used up. What the kernel does not take of them is [unsent](Sealed::has_unsent), and goes before
+//! used up. What the kernel does not take of them is [unsent](SealedStream::has_unsent), and goes before
 //! everything else when there is room.
 //!
 //! Whole records that have come lie in this process, where no set tells of them: who reads goes on
-//! until none is [ready](Sealed::is_ready).
+//! until none is [ready](SealedStream::is_ready).
 
 mod incoming;
 mod outgoing;
@@ -27,25 +27,25 @@ use std::io::IoSlice;
 
 use rustix::io::Errno;
 
-use self::incoming::Incoming;
-use self::outgoing::Outgoing;
-use super::stream::{Stream, Unread};
-use crate::fabric::seal::{Keys, Opener, Sealer};
+use self::incoming::RecordReader;
+use self::outgoing::RecordWriter;
+use super::stream::{ByteStream, StreamReadError};
+use crate::fabric::seal::{Opener, SealKeys, Sealer};
 
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedStream {
     /// What carries the records.
-    pub wire: Stream,
-    outgoing: Outgoing,
-    incoming: Incoming,
+    pub wire: ByteStream,
+    outgoing: RecordWriter,
+    incoming: RecordReader,
 }
 
-impl Sealed {
+impl SealedStream {
     /// `first` are bytes that go before all records, as they are.
-    pub(super) fn new(wire: Stream, keys: Keys, first: &[u8]) -> Self {
-        let Keys { outgoing, incoming } = keys;
-        let outgoing = Outgoing::new(Sealer::new(outgoing), first);
-        Self { wire, outgoing, incoming: Incoming::new(Opener::new(incoming)) }
+    pub(super) fn new(wire: ByteStream, keys: SealKeys, first: &[u8]) -> Self {
+        let SealKeys { outgoing, incoming } = keys;
+        let outgoing = RecordWriter::new(Sealer::new(outgoing), first);
+        Self { wire, outgoing, incoming: RecordReader::new(Opener::new(incoming)) }
     }
 
     /// Seals what there is room for. How many bytes are with the kernel, or unsent.
@@ -69,12 +69,16 @@ impl Sealed {
     }
 
     /// Reads what is ready, or else what one call brings; 0 is the end.
-    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, Unread> {
+    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, StreamReadError> {
         self.incoming.read(to, &mut self.wire)
     }
 
     /// The same, into two places in order, of which the first is where a large payload belongs.
-    pub(super) fn read_both(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
+    pub(super) fn read_both(
+        &mut self,
+        one: &mut [u8],
+        other: &mut [u8],
+    ) -> Result<usize, StreamReadError> {
         self.incoming.read_both(one, other, &mut self.wire)
     }
 

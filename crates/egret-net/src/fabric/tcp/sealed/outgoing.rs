@@ -6,13 +6,13 @@ use rustix::io::Errno;
 
 use super::super::fault::{Fault, planted};
 use super::super::socket::is_later;
-use super::super::stream::Stream;
+use super::super::stream::ByteStream;
 use super::super::wire::{CHUNK, HEAD_MAX};
 use super::record::{PIECE, RECORD_MAX, head};
 use crate::fabric::seal::{SealError, Sealer};
 
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct RecordWriter {
     pub sealer: Sealer,
     /// Records, sealed.
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ const LARGE: usize = 4 << 10;
 /// Memory that is kept for the next.
 const KEEP: usize = 4 << 10;
 
-impl Outgoing {
+impl RecordWriter {
     pub(super) fn new(sealer: Sealer, first: &[u8]) -> Self {
         Self { sealer, bytes: first.to_vec(), sent: 0, is_worn: false }
     }
@@ -49,12 +49,12 @@ impl Outgoing {
     pub(super) fn write(
         &mut self,
         slices: &[IoSlice<'_>],
-        wire: &mut Stream,
+        wire: &mut ByteStream,
     ) -> Result<usize, Errno> {
         if !self.flush(wire)? {
             return Err(Errno::AGAIN);
         }
-        let mut source = Source::new(slices);
+        let mut source = PlainSlices::new(slices);
         let len = source.left;
         let staged = if len > CHUNK + HEAD_MAX { STAGED_OF_MANY } else { STAGED };
         while source.left > 0 {
@@ -69,7 +69,7 @@ impl Outgoing {
     }
 
     /// Adds a record of the next `len` bytes, each of which is read once.
-    fn seal(&mut self, len: usize, source: &mut Source<'_>) -> Result<(), Errno> {
+    fn seal(&mut self, len: usize, source: &mut PlainSlices<'_>) -> Result<(), Errno> {
         let (at, head) = (self.bytes.len(), head(len));
         self.bytes.extend_from_slice(&head);
         source.take(len, |piece| self.bytes.extend_from_slice(piece));
@@ -86,7 +86,7 @@ impl Outgoing {
     }
 
     /// Writes what is unsent, in one call. Whether that was all.
-    pub(super) fn flush(&mut self, wire: &mut Stream) -> Result<bool, Errno> {
+    pub(super) fn flush(&mut self, wire: &mut ByteStream) -> Result<bool, Errno> {
         if self.has_unsent() {
             match wire.write(&self.bytes[self.sent..]) {
                 Ok(n) => self.sent += n,
@@ -108,14 +108,14 @@ impl Outgoing {
 }
 
 /// What is to be sealed, in pieces.
-struct Source<'a> {
+struct PlainSlices<'a> {
     slices: std::slice::Iter<'a, IoSlice<'a>>,
     /// What is left of the slice that is being read.
     now: &'a [u8],
     left: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> PlainSlices<'a> {
     fn new(slices: &'a [IoSlice<'a>]) -> Self {
         let left = slices.iter().map(|slice| slice.len()).sum();
         Self { slices: slices.iter(), now: &[], left }

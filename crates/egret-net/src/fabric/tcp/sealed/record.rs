@@ -1,5 +1,5 @@
 //! The bytes of a record: how many bytes it holds, those bytes sealed, and a tag that proves both.
-//! `docs/tcp-wire.md` has them as a table.
+//! `docs/wire/tcp.md` has them as a table.
 
 use super::super::wire::{CHUNK, HEAD};
 use crate::fabric::seal::TAG;

@@ -10,16 +10,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::net::{AddressFamily, SocketType};
 
 use super::crowd::is_sent_away;
-use crate::fabric::greet::{Caller, Stance, Wanted};
-use crate::fabric::hub::set;
-use crate::fabric::tcp::acceptor::{Acceptor, CROWD, GREETING_MAX, HANDSHAKES_AT_ONCE, Visitor};
+use crate::fabric::common;
+use crate::fabric::handshake::{Caller, CallerRequest, Credentials};
+use crate::fabric::tcp::acceptor::{Acceptor, CROWD, GREETING_MAX, HANDSHAKES_AT_ONCE, TcpRequest};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, Secret};
 
 struct Host {
     acceptor: Acceptor,
     at: SocketAddr,
-    stance: Stance,
+    credentials: Credentials,
     set: OwnedFd,
     ids: u64,
     now: Instant,
@@ -27,10 +27,17 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let stance = host_stance();
-        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), stance.clone()).unwrap();
+        let credentials = host_stance();
+        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), credentials.clone()).unwrap();
         let (acceptor, at) = opened;
-        Self { acceptor, at, stance, set: set::create().unwrap(), ids: 0, now: rt::now() }
+        Self {
+            acceptor,
+            at,
+            credentials,
+            set: common::epoll::create().unwrap(),
+            ids: 0,
+            now: rt::now(),
+        }
     }
 
     /// Connects from an address of this machine.
@@ -51,18 +58,18 @@ impl Host {
         stream
     }
 
-    /// Lets in who is waiting, and hears everybody. Who has greeted.
-    fn go_on(&mut self) -> Vec<Visitor> {
+    /// Lets in who is waiting, and hears everybody. Who has finished a handshake.
+    fn go_on(&mut self) -> Vec<TcpRequest> {
         self.acceptor.turn();
-        let mut visitors = self.let_in();
+        let mut requests = self.let_in();
         for id in 1..=self.ids {
-            visitors.extend(self.acceptor.heard(id, &self.set, self.now));
+            requests.extend(self.acceptor.heard(id, &self.set, self.now));
         }
-        visitors
+        requests
     }
 
-    /// Lets in who is waiting. Who has greeted when it was to give way.
-    fn let_in(&mut self) -> Vec<Visitor> {
+    /// Lets in who is waiting. Who has finished a handshake when it was to give way.
+    fn let_in(&mut self) -> Vec<TcpRequest> {
         let ids = &mut self.ids;
         self.acceptor.knocked(&self.set, self.now, || {
             *ids += 1;
@@ -72,11 +79,11 @@ impl Host {
 
     /// Goes on until so many more handshakes have begun, a bounded number in each turn.
     fn answers_by_turns(&mut self, number: usize) {
-        let (all, late) = (self.stance.handshakes() + number as u64, rt::now() + PATIENCE);
-        while self.stance.handshakes() < all {
-            let before = self.stance.handshakes();
+        let (all, late) = (self.credentials.handshakes() + number as u64, rt::now() + PATIENCE);
+        while self.credentials.handshakes() < all {
+            let before = self.credentials.handshakes();
             assert!(self.go_on().is_empty());
-            let begun = self.stance.handshakes() - before;
+            let begun = self.credentials.handshakes() - before;
             assert!(begun <= HANDSHAKES_AT_ONCE as u64, "{begun} in one turn");
             assert!(rt::now() < late, "{before} have begun");
         }
@@ -93,21 +100,21 @@ impl Host {
 
     /// What somebody who knows the host says first.
     fn opening(&self) -> Vec<u8> {
-        Caller::new(stance(2), wanted()).outgoing().to_vec()
+        Caller::new(credentials(2), wanted()).outgoing().to_vec()
     }
 
-    /// Whether one who knows the secret gets in at its first knock.
+    /// Whether one who knows the secret gets in at its first attempt.
     fn lets_in_at_once(&mut self, from: &str) -> bool {
         let mut stream = self.stranger(from);
-        self.greets(&mut Caller::new(stance(2), wanted()), &mut stream)
+        self.greets(&mut Caller::new(credentials(2), wanted()), &mut stream)
     }
 
-    /// Whether one who knows the secret gets in, before any stranger is given up. It knocks
+    /// Whether one who knows the secret gets in, before any stranger is given up. It attempts to connect
     /// again if it is told to, as callers do.
     fn lets_in(&mut self, from: &str) -> bool {
         let until = self.now + GREETING_MAX / 2;
         while self.now < until {
-            let mut caller = Caller::new(stance(2), wanted());
+            let mut caller = Caller::new(credentials(2), wanted());
             let mut stream = self.stranger(from);
             if self.greets(&mut caller, &mut stream) {
                 return true;
@@ -145,21 +152,21 @@ impl Host {
     }
 }
 
-fn wanted() -> Wanted {
+fn wanted() -> CallerRequest {
     let hello = Hello { reliability: Reliability::Reception, service: "x".into(), tag: 0 };
     let (terms, key) = (b"caller".to_vec(), Some(host_stance().key()));
-    Wanted { hello, terms, key, is_plain: true }
+    CallerRequest { hello, terms, key, is_plain: true }
 }
 
-fn stance(byte: u8) -> Stance {
-    Stance::of_byte("tcp", Secret::from("hush"), byte)
+fn credentials(byte: u8) -> Credentials {
+    Credentials::of_byte("tcp", Secret::from("hush"), byte)
 }
 
-fn host_stance() -> Stance {
-    stance(1)
+fn host_stance() -> Credentials {
+    credentials(1)
 }
 
-/// Of the machine's time, which stands still for the acceptor: more than any greeting takes.
+/// Of the machine's time, which stands still for the acceptor: more than any handshake takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 const HERE: &str = "127.0.0.1:0";
@@ -189,7 +196,7 @@ fn the_silent_of_many_addresses_keep_nobody_out() {
 }
 
 /// Four thousand strangers a second, of each kind: whoever comes among them gets in at its first
-/// knock.
+/// attempt.
 #[test]
 fn beside_four_thousand_strangers_a_second_a_caller_gets_in_at_once() {
     let mut host = Host::new();
@@ -208,7 +215,7 @@ fn beside_four_thousand_strangers_a_second_a_caller_gets_in_at_once() {
             }
         }
     }
-    assert_eq!(host.stance.handshakes(), 5 * 3 + 1, "what was recorded costs one");
+    assert_eq!(host.credentials.handshakes(), 5 * 3 + 1, "what was recorded costs one");
 }
 
 /// Those who say what is worth a handshake are answered some at a time.
@@ -262,7 +269,7 @@ pub(super) fn the_unheard_do_not_give_way() {
     host.now = host.now + Duration::from_millis(10);
     host.acceptor.turn();
     assert!(host.let_in().is_empty());
-    let begun = usize::try_from(host.stance.handshakes()).unwrap();
+    let begun = usize::try_from(host.credentials.handshakes()).unwrap();
     assert!(begun <= HANDSHAKES_AT_ONCE, "{begun} in one turn");
     let sent_away = callers.iter_mut().filter_map(|it| is_sent_away(it).then_some(())).count();
     assert_eq!(sent_away, 0, "they have spoken");

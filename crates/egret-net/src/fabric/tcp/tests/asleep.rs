@@ -6,7 +6,7 @@ use super::closing::connect;
 use super::conformance::{V4, nic};
 use crate::buf::Pool;
 use crate::rt::{self, Deadline};
-use crate::vi::{Access, Descriptor, Reliability, Wait, WaitError};
+use crate::vi::{Access, Descriptor, Reliability, ViError, Wait};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -24,7 +24,7 @@ fn posts_beside_a_sleeper_leave() {
         let until = rt::now() + Duration::from_secs(2);
         while rt::now() < until {
             let waited = queue.wait(Deadline::In(Duration::from_secs(2)));
-            assert!(matches!(waited, Err(WaitError::TimedOut { .. })));
+            assert!(matches!(waited, Err(ViError::NoCompletion { .. })));
         }
     })
     .unwrap();

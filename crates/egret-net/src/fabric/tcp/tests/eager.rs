@@ -2,12 +2,12 @@
 
 use super::closing::pair;
 use super::raw::{PATIENCE, Raw, frame};
-use crate::fabric::hub::eager::Drained;
+use crate::fabric::common::eager::DrainedUnits;
 use crate::fabric::tcp::driver::Driver;
-use crate::fabric::tcp::wire::Frame;
+use crate::fabric::tcp::wire::TcpFrame;
 use crate::fabric::{ConnId, Machine};
 use crate::rt;
-use crate::vi::{Descriptor, EAGER_MAX, Lane, Nic, Reliability, SendError};
+use crate::vi::{Descriptor, EAGER_MAX, Lane, Nic, PostError, Reliability};
 
 fn until(nics: &[Nic; 2], what: &str, mut is_so: impl FnMut() -> bool) {
     let until = rt::now() + PATIENCE;
@@ -28,7 +28,7 @@ pub(super) fn a_lane_that_was_full_has_room_again() {
                 sent += 1;
             }
             assert!(sent > before, "{lane:?} has room");
-            assert_eq!(vi.send_eager(lane, 0, &[&[0; 4096]]), Err(SendError::Full));
+            assert_eq!(vi.send_eager(lane, 0, &[&[0; 4096]]), Err(PostError::LaneFull));
             let mut drained = before;
             until(&nics, "all come", || {
                 peer.drain().poll(5, |_, tag, bytes| {
@@ -53,10 +53,10 @@ fn lanes_fill_and_drain() {
 pub(super) fn they_pass_a_message_that_waits() {
     let mut raw = Raw::new(Reliability::Reception);
     let receive = raw.vi.post_recv(Descriptor::new(vec![0_u8; 100])).unwrap();
-    drop(raw.frames(|frame| matches!(frame, Frame::Counts { .. })));
+    drop(raw.frames(|frame| matches!(frame, TcpFrame::Counts { .. })));
     assert!(raw.vi.cancel(receive));
-    let eager = |tag| Frame::Eager { lane: Lane::Talk, tag, drained: Drained(0) };
-    raw.write(&frame(Frame::Message { tag: 1, kind: None }, b"waits"));
+    let eager = |tag| TcpFrame::Eager { lane: Lane::Talk, tag, drained: DrainedUnits(0) };
+    raw.write(&frame(TcpFrame::Message { tag: 1, kind: None }, b"waits"));
     raw.write(&frame(eager(2), b"passes"));
     let late = frame(eager(3), &[7; 300]);
     raw.write(&late[..50]);
@@ -85,7 +85,7 @@ fn what_came_before_the_end_is_drained_behind_it() {
     until(&nics, "the end is known", || peer.error().is_some());
     let mut tags = Vec::new();
     peer.drain().poll(9, |reply, tag, _| {
-        assert!(matches!(reply.send(Lane::Talk, 0, &[b"x"]), Err(SendError::Closed(_))));
+        assert!(matches!(reply.send(Lane::Talk, 0, &[b"x"]), Err(PostError::Broken(_))));
         tags.push(tag);
     });
     assert_eq!(tags, [1, 2]);
@@ -130,7 +130,7 @@ fn a_send_that_nothing_is_against_enters_the_nic_once() {
             driver.is_armed = false;
             while driver.try_send(conn, Lane::Talk, 3, &[&[3; EAGER_MAX]]).is_some() {}
             let full = driver.send(conn, Lane::Talk, 3, &[&[3; EAGER_MAX]], after);
-            assert_eq!(full, Err(SendError::Full));
+            assert_eq!(full, Err(PostError::LaneFull));
             driver.close(conn, after);
             assert_eq!(driver.try_send(conn, Lane::Talk, 4, &[b"four"]), None);
         });

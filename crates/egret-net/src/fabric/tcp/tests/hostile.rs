@@ -2,15 +2,15 @@
 
 use super::raw::{COUNTS, Raw, counted, frame};
 use crate::buf::Pool;
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::Drained;
-use crate::fabric::tcp::wire::{CHUNK, Frame};
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::DrainedUnits;
+use crate::fabric::tcp::wire::{CHUNK, TcpFrame};
 use crate::vi::{Access, Descriptor, EAGER_MAX, Lane, Reliability, ViError};
 
 const NO_RECEIVE: &str = "a message that there is no receive for";
 const NONSENSE: &str = "a frame that makes no sense";
 const MORE: &str = "more bytes than were announced";
-const NEVER_SENT: &str = "it has taken what was never sent";
+const NEVER_SENT: &str = "an acknowledgement of frames that were never sent";
 
 /// Says this to a nic with two receives of 100,000 bytes posted. Why that is the end.
 fn end_of(what: &str, bytes: &[u8]) -> ViError {
@@ -33,24 +33,24 @@ fn lies(lies: &[(&str, Vec<u8>, &'static str)]) {
     }
 }
 
-const MESSAGE: Frame = Frame::Message { tag: 0, kind: None };
+const MESSAGE: TcpFrame = TcpFrame::Message { tag: 0, kind: None };
 
 pub(super) fn receives() {
     lies(&[("three messages for two receives", frame(MESSAGE, b"x").repeat(3), NO_RECEIVE)]);
 }
 
 pub(super) fn lengths() {
-    let begin = Frame::Begin { tag: 0, kind: None, len: 70_000 };
+    let begin = TcpFrame::Begin { tag: 0, kind: None, len: 70_000 };
     let chunk = vec![0; CHUNK];
-    let more = [frame(begin, &chunk), frame(Frame::Piece, &chunk)].concat();
-    let write = frame(Frame::Write { secret: 1, offset: 0, len: 3 }, b"");
-    let written = [write, frame(Frame::Piece, b"four")].concat();
+    let more = [frame(begin, &chunk), frame(TcpFrame::Piece, &chunk)].concat();
+    let write = frame(TcpFrame::Write { secret: 1, offset: 0, len: 3 }, b"");
+    let written = [write, frame(TcpFrame::Piece, b"four")].concat();
     lies(&[("a message that is longer", more, MORE), ("a write that is longer", written, MORE)]);
 }
 
 pub(super) fn counts() {
-    let taken = Counts { taken: 1, ..Counts::default() };
-    let placed = Counts { placed: 1, ..Counts::default() };
+    let taken = ReceiveCounts { taken: 1, ..ReceiveCounts::default() };
+    let placed = ReceiveCounts { placed: 1, ..ReceiveCounts::default() };
     lies(&[
         ("frames taken that were never sent", counted(COUNTS, b"", taken), NEVER_SENT),
         ("messages placed that were never sent", counted(COUNTS, b"", placed), NEVER_SENT),
@@ -59,7 +59,7 @@ pub(super) fn counts() {
 
 /// More eager messages than a lane holds.
 pub(super) fn lanes() {
-    let eager = |lane, drained| Frame::Eager { lane, tag: 0, drained: Drained(drained) };
+    let eager = |lane, drained| TcpFrame::Eager { lane, tag: 0, drained: DrainedUnits(drained) };
     let many = |lane, count| frame(eager(lane, 0), &[7; EAGER_MAX]).repeat(count);
     lies(&[
         ("talk", many(Lane::Talk, 64), "more eager messages than its window"),
@@ -68,9 +68,9 @@ pub(super) fn lanes() {
 }
 
 pub(super) fn drained() {
-    const NEVER: &str = "it has drained what was never sent";
-    let counts = Frame::Counts { drained: Drained(1 << 32), asks: false };
-    let eager = Frame::Eager { lane: Lane::Talk, tag: 0, drained: Drained(1) };
+    const NEVER: &str = "an acknowledgement of eager messages that were never sent";
+    let counts = TcpFrame::Counts { drained: DrainedUnits(1 << 32), asks: false };
+    let eager = TcpFrame::Eager { lane: Lane::Talk, tag: 0, drained: DrainedUnits(1) };
     lies(&[
         ("counts of what was drained", frame(counts, b""), NEVER),
         ("an eager message with them", frame(eager, b"x"), NEVER),
@@ -97,11 +97,11 @@ fn nonsense_is_the_end() {
 }
 
 pub(super) fn nonsense() {
-    let begin = |len| Frame::Begin { tag: 0, kind: None, len };
+    let begin = |len| TcpFrame::Begin { tag: 0, kind: None, len };
     let endless = frame(begin(u64::MAX), b"x");
     let short = [
-        frame(Frame::Write { secret: 1, offset: 0, len: 5 }, b""),
-        frame(Frame::WriteEnd { id: 0, notify: None }, b""),
+        frame(TcpFrame::Write { secret: 1, offset: 0, len: 5 }, b""),
+        frame(TcpFrame::WriteEnd { id: 0, notify: None }, b""),
     ];
     let inside = [frame(begin(9), b"x"), frame(MESSAGE, b"x")];
     let mut words = frame(MESSAGE, b"");
@@ -120,37 +120,41 @@ pub(super) fn nonsense() {
         ("what must be zero", zero, NONSENSE),
         ("four gigabytes in a frame", long, NONSENSE),
         ("a message without end", endless, "a message longer than any may be"),
-        ("a piece of nothing", frame(Frame::Piece, b"x"), "bytes of nothing"),
-        ("a message in a message", inside.concat(), "something inside something else"),
-        ("an answer to no read", frame(Frame::ReadPiece { id: 7 }, b"x"), "an answer to no read"),
+        ("a piece of nothing", frame(TcpFrame::Piece, b"x"), "a data record outside a message"),
+        ("a message in a message", inside.concat(), "a message or write inside another one"),
+        (
+            "an answer to a read that was not requested",
+            frame(TcpFrame::ReadPiece { id: 7 }, b"x"),
+            "an answer to a read that was not requested",
+        ),
         (
             "the end of no read",
-            frame(Frame::ReadEnd { id: 7, result: Ok(()) }, b""),
-            "an answer to no read",
+            frame(TcpFrame::ReadEnd { id: 7, result: Ok(()) }, b""),
+            "an answer to a read that was not requested",
         ),
         (
             "an answer to no write",
-            frame(Frame::Written { id: 0, result: Ok(()) }, b""),
-            "an answer to no request",
+            frame(TcpFrame::Written { id: 0, result: Ok(()) }, b""),
+            "an answer to a request that was not made",
         ),
         (
-            "the end of no write",
-            frame(Frame::WriteEnd { id: 0, notify: None }, b""),
-            "the end of no write",
+            "the end of a write that has not begun",
+            frame(TcpFrame::WriteEnd { id: 0, notify: None }, b""),
+            "the end of a write that has not begun",
         ),
         ("a write that is shorter", short.concat(), "fewer bytes than were announced"),
         (
             "a name that is no text",
-            frame(Frame::Kind { fingerprint: 1 }, b"\x02\xff\xff"),
+            frame(TcpFrame::Kind { fingerprint: 1 }, b"\x02\xff\xff"),
             "a text that is not UTF-8",
         ),
-        ("last words without sense", frame(Frame::Goodbye, b"\x09"), "an unknown reason"),
+        ("last words without sense", frame(TcpFrame::Goodbye, b"\x09"), "an unknown reason"),
     ]);
 }
 
 #[test]
 fn a_message_too_long_for_its_receive_fails_with_both_sizes() {
-    let begin = Frame::Begin { tag: 0, kind: None, len: 100_001 };
+    let begin = TcpFrame::Begin { tag: 0, kind: None, len: 100_001 };
     let why = end_of("a message too long", &frame(begin, b"x"));
     assert_eq!(why, ViError::TooLong { sent: 100_001, posted: 100_000 });
 }
@@ -163,7 +167,7 @@ fn who_asks_for_more_than_may_be_outstanding_is_sent_away() {
     let secret = memory.key().secret();
     // The answers are never read, so they stay outstanding.
     for id in 0..2_000 {
-        raw.write(&frame(Frame::Read { id, secret, offset: 0, len: 1 << 20 }, b""));
+        raw.write(&frame(TcpFrame::Read { id, secret, offset: 0, len: 1 << 20 }, b""));
         if raw.vi.error().is_some() {
             break;
         }
@@ -176,10 +180,10 @@ fn who_asks_for_more_than_may_be_outstanding_is_sent_away() {
 fn many_names_of_types_cost_a_bounded_amount() {
     let mut raw = Raw::new(Reliability::Reception);
     for fingerprint in 0..5_000 {
-        raw.write(&frame(Frame::Kind { fingerprint }, b"\x03any"));
+        raw.write(&frame(TcpFrame::Kind { fingerprint }, b"\x03any"));
     }
     raw.vi.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
-    raw.write(&frame(Frame::Message { tag: 0, kind: Some(4_999) }, b"x"));
+    raw.write(&frame(TcpFrame::Message { tag: 0, kind: Some(4_999) }, b"x"));
     let mut got = None;
     raw.until("the message behind them", |raw| {
         got = got.take().or_else(|| raw.vi.recv_queue().poll());
@@ -193,17 +197,17 @@ fn many_names_of_types_cost_a_bounded_amount() {
 fn what_waits_for_a_receive_that_was_taken_back_is_kept_and_bounded() {
     let mut raw = Raw::new(Reliability::Reception);
     let ticket = raw.vi.post_recv(Descriptor::new(vec![0_u8; 200_000])).unwrap();
-    drop(raw.frames(|frame| matches!(frame, Frame::Counts { .. })));
+    drop(raw.frames(|frame| matches!(frame, TcpFrame::Counts { .. })));
     assert!(raw.vi.cancel(ticket));
-    let begin = Frame::Begin { tag: 8, kind: None, len: 3 * CHUNK as u64 };
+    let begin = TcpFrame::Begin { tag: 8, kind: None, len: 3 * CHUNK as u64 };
     let chunk = vec![5; CHUNK];
     raw.write(&frame(begin, &chunk));
-    raw.write(&frame(Frame::Piece, &chunk));
+    raw.write(&frame(TcpFrame::Piece, &chunk));
     // What belongs to remote reads does not wait with it.
-    raw.write(&frame(Frame::Read { id: 1, secret: 0, offset: 0, len: 1 }, b""));
-    drop(raw.frames(|frame| matches!(frame, Frame::ReadEnd { id: 1, result: Err(_) })));
+    raw.write(&frame(TcpFrame::Read { id: 1, secret: 0, offset: 0, len: 1 }, b""));
+    drop(raw.frames(|frame| matches!(frame, TcpFrame::ReadEnd { id: 1, result: Err(_) })));
     raw.vi.post_recv(Descriptor::new(vec![0_u8; 200_000])).unwrap();
-    raw.write(&frame(Frame::Piece, &chunk));
+    raw.write(&frame(TcpFrame::Piece, &chunk));
     let mut got = None;
     raw.until("the message", |raw| {
         got = got.take().or_else(|| raw.vi.recv_queue().poll().filter(|got| got.status.is_ok()));
@@ -214,11 +218,11 @@ fn what_waits_for_a_receive_that_was_taken_back_is_kept_and_bounded() {
     assert!(got.bytes().iter().all(|byte| *byte == 5));
 
     let ticket = raw.vi.post_recv(Descriptor::new(vec![0_u8; 200_000])).unwrap();
-    drop(raw.frames(|frame| matches!(frame, Frame::Counts { .. })));
+    drop(raw.frames(|frame| matches!(frame, TcpFrame::Counts { .. })));
     assert!(raw.vi.cancel(ticket));
-    raw.write(&frame(Frame::Begin { tag: 9, kind: None, len: 1 << 30 }, &chunk));
+    raw.write(&frame(TcpFrame::Begin { tag: 9, kind: None, len: 1 << 30 }, &chunk));
     for _ in 0..600 {
-        raw.write(&frame(Frame::Piece, &chunk));
+        raw.write(&frame(TcpFrame::Piece, &chunk));
     }
     assert_eq!(raw.vi.error(), Some(ViError::Protocol("more than may be outstanding")));
 }

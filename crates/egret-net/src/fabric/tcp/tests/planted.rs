@@ -2,7 +2,7 @@
 //! one named here.
 
 use super::{acceptor, closing, crowd, eager, hostile, split, turns};
-use crate::fabric::hub::fault::Fault as Eager;
+use crate::fabric::common::fault::Fault as Eager;
 use crate::fabric::tcp::fault::{Fault, caught};
 
 #[test]

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::conformance::{V4, nic};
 use super::sealed::record_max;
-use crate::fabric::greet::{Caller, News, Stance, Wanted};
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::Drained;
-use crate::fabric::tcp::puppet::Puppet;
-use crate::fabric::tcp::wire::{Frame, HEAD, Head};
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::DrainedUnits;
+use crate::fabric::handshake::{Caller, CallerRequest, Credentials, HandshakeEvent};
+use crate::fabric::tcp::scripted_peer::ScriptedPeer;
+use crate::fabric::tcp::wire::{HEAD, TcpFrame, TcpHead};
 use crate::rt;
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions, Wait};
 
@@ -21,12 +21,12 @@ pub(super) struct Raw {
     pub vi: Vi,
     pub stream: TcpStream,
     /// What it seals by, if the connection is sealed.
-    pub records: Option<Puppet>,
+    pub records: Option<ScriptedPeer>,
     _listener: Listener,
 }
 
 /// Counts of nothing drained.
-pub(super) const COUNTS: Frame = Frame::Counts { drained: Drained(0), asks: false };
+pub(super) const COUNTS: TcpFrame = TcpFrame::Counts { drained: DrainedUnits(0), asks: false };
 
 /// Long enough on any machine, and what a fault that was planted may cost.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,8 +39,8 @@ impl Raw {
         stream.set_nonblocking(true).unwrap();
         stream.set_nodelay(true).unwrap();
         let hello = Hello { reliability: level, service: "raw".to_owned(), tag: 0 };
-        let wanted = Wanted { hello, terms: b"raw".to_vec(), key: None, is_plain: true };
-        let mut caller = Caller::new(Stance::of_byte("tcp", Secret::none(), 1), wanted);
+        let wanted = CallerRequest { hello, terms: b"raw".to_vec(), key: None, is_plain: true };
+        let mut caller = Caller::new(Credentials::of_byte("tcp", Secret::none(), 1), wanted);
         let (until, mut accepted) = (rt::now() + PATIENCE, None);
         let vi = loop {
             assert!(rt::now() < until, "not let in");
@@ -51,11 +51,11 @@ impl Raw {
             let n = read(&mut stream, &mut bytes).unwrap_or(0);
             let fed = caller.feed(&bytes[..n]).unwrap();
             assert_eq!(fed.consumed, n, "nothing is behind a greeting yet");
-            if let (News::Welcome { .. }, Some(vi)) = (fed.news, accepted.take()) {
+            if let (HandshakeEvent::Welcome { .. }, Some(vi)) = (fed.news, accepted.take()) {
                 break vi;
             }
         };
-        let records = record_max().map(Puppet::caller);
+        let records = record_max().map(ScriptedPeer::caller);
         Self { nic, vi, stream, records, _listener: listener }
     }
 
@@ -96,7 +96,7 @@ impl Raw {
     }
 
     /// The frames that the nic writes up to one of them, with their payloads.
-    pub(super) fn frames(&mut self, last: impl Fn(&Frame) -> bool) -> Vec<(Frame, Vec<u8>)> {
+    pub(super) fn frames(&mut self, last: impl Fn(&TcpFrame) -> bool) -> Vec<(TcpFrame, Vec<u8>)> {
         let (mut bytes, mut frames, until) = (Vec::new(), Vec::new(), rt::now() + PATIENCE);
         loop {
             let mut some = [0; 4096];
@@ -120,9 +120,9 @@ impl Raw {
 }
 
 /// Takes a whole frame off the front.
-fn next(bytes: &mut Vec<u8>) -> Option<(Frame, Vec<u8>)> {
-    let len = Head::len(bytes.first_chunk::<HEAD>()?).unwrap();
-    let head = Head::decode(bytes.get(..len)?).unwrap();
+fn next(bytes: &mut Vec<u8>) -> Option<(TcpFrame, Vec<u8>)> {
+    let len = TcpHead::len(bytes.first_chunk::<HEAD>()?).unwrap();
+    let head = TcpHead::decode(bytes.get(..len)?).unwrap();
     let payload = bytes.get(len..len + head.payload)?.to_vec();
     bytes.drain(..len + head.payload);
     Some((head.frame, payload))
@@ -138,11 +138,11 @@ fn read(stream: &mut TcpStream, to: &mut [u8]) -> Option<usize> {
 }
 
 /// The bytes of a frame.
-pub(super) fn frame(frame: Frame, payload: &[u8]) -> Vec<u8> {
-    counted(frame, payload, Counts::default())
+pub(super) fn frame(frame: TcpFrame, payload: &[u8]) -> Vec<u8> {
+    counted(frame, payload, ReceiveCounts::default())
 }
 
-pub(super) fn counted(frame: Frame, payload: &[u8], counts: Counts) -> Vec<u8> {
+pub(super) fn counted(frame: TcpFrame, payload: &[u8], counts: ReceiveCounts) -> Vec<u8> {
     let mut bytes = Vec::new();
     frame.push(payload.len(), counts, &mut bytes);
     bytes.extend_from_slice(payload);

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use super::raw::{COUNTS, PATIENCE, Raw, counted, frame};
 use super::sealed;
 use crate::buf::{Plain, Pool};
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::Drained;
-use crate::fabric::tcp::wire::{CHUNK, Frame};
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::DrainedUnits;
+use crate::fabric::tcp::wire::{CHUNK, TcpFrame};
 use crate::vi::{Access, Descriptor, Lane, Reliability, RemoteKey};
 
 /// What came of a stream: messages (tag, length, sum of bytes), what the peer was
 /// answered, and the memory that it wrote.
-pub(super) type Outcome = (Vec<(u64, u64, u64)>, Vec<Frame>, Vec<u8>);
+pub(super) type Outcome = (Vec<(u64, u64, u64)>, Vec<TcpFrame>, Vec<u8>);
 
 pub(super) const LARGE: usize = 2 * CHUNK + 100;
 
@@ -25,29 +25,29 @@ fn stream(key: RemoteKey, large: usize) -> Vec<u8> {
     let (secret, kind) = (key.secret(), Some(u32::FINGERPRINT));
     let whole = bytes(3, large);
     let chunks: Vec<&[u8]> = whole.chunks(CHUNK).collect();
-    let mut stream = frame(Frame::Message { tag: 1, kind: None }, b"first");
-    stream.extend(frame(Frame::Kind { fingerprint: u32::FINGERPRINT }, b"\x03u32"));
-    stream.extend(frame(Frame::Message { tag: 2, kind }, &bytes(2, 16)));
-    stream.extend(frame(Frame::Message { tag: 3, kind: None }, b""));
-    stream.extend(frame(Frame::Read { id: 5, secret, offset: 1, len: 3 }, b""));
+    let mut stream = frame(TcpFrame::Message { tag: 1, kind: None }, b"first");
+    stream.extend(frame(TcpFrame::Kind { fingerprint: u32::FINGERPRINT }, b"\x03u32"));
+    stream.extend(frame(TcpFrame::Message { tag: 2, kind }, &bytes(2, 16)));
+    stream.extend(frame(TcpFrame::Message { tag: 3, kind: None }, b""));
+    stream.extend(frame(TcpFrame::Read { id: 5, secret, offset: 1, len: 3 }, b""));
     if large > CHUNK {
-        let begin = Frame::Begin { tag: 4, kind: None, len: large as u64 };
+        let begin = TcpFrame::Begin { tag: 4, kind: None, len: large as u64 };
         stream.extend(frame(begin, chunks[0]));
         for chunk in &chunks[1..] {
-            let counts = Counts { receives: 9, ..Counts::default() };
-            stream.extend(counted(Frame::Piece, chunk, counts));
+            let counts = ReceiveCounts { receives: 9, ..ReceiveCounts::default() };
+            stream.extend(counted(TcpFrame::Piece, chunk, counts));
         }
     } else {
-        stream.extend(frame(Frame::Message { tag: 4, kind: None }, &whole));
+        stream.extend(frame(TcpFrame::Message { tag: 4, kind: None }, &whole));
     }
-    stream.extend(frame(Frame::Write { secret, offset: 2, len: 5 }, b""));
-    stream.extend(frame(Frame::Piece, b"wri"));
-    stream.extend(frame(Frame::Piece, b"te"));
-    stream.extend(frame(Frame::WriteEnd { id: 6, notify: Some(5) }, b""));
+    stream.extend(frame(TcpFrame::Write { secret, offset: 2, len: 5 }, b""));
+    stream.extend(frame(TcpFrame::Piece, b"wri"));
+    stream.extend(frame(TcpFrame::Piece, b"te"));
+    stream.extend(frame(TcpFrame::WriteEnd { id: 6, notify: Some(5) }, b""));
     stream.extend(frame(COUNTS, b""));
-    let eager = Frame::Eager { lane: Lane::Talk, tag: 8, drained: Drained(0) };
+    let eager = TcpFrame::Eager { lane: Lane::Talk, tag: 8, drained: DrainedUnits(0) };
     stream.extend(frame(eager, b"eager"));
-    stream.extend(frame(Frame::Message { tag: 6, kind: None }, b"last"));
+    stream.extend(frame(TcpFrame::Message { tag: 6, kind: None }, b"last"));
     stream
 }
 
@@ -95,9 +95,9 @@ pub(super) fn outcome(large: usize, cuts: &[usize]) -> Outcome {
         got.push((tag, len, sum_of(&all)));
     }
     raw.vi.drain().poll(9, |_, tag, bytes| got.push((tag, bytes.len() as u64, sum_of(bytes))));
-    let answers = raw.frames(|frame| matches!(frame, Frame::Written { .. }));
+    let answers = raw.frames(|frame| matches!(frame, TcpFrame::Written { .. }));
     let answers = answers.into_iter().map(|(frame, _)| frame);
-    let answers = answers.filter(|frame| !matches!(frame, Frame::Counts { .. })).collect();
+    let answers = answers.filter(|frame| !matches!(frame, TcpFrame::Counts { .. })).collect();
     (got, answers, memory.revoke().bytes().to_vec())
 }
 

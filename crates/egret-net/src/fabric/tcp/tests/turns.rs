@@ -4,9 +4,9 @@
 use super::closing::{connect, pair};
 use super::raw::{COUNTS, Raw, counted, frame};
 use crate::buf::Pool;
-use crate::fabric::hub::counts::Counts;
+use crate::fabric::common::counts::ReceiveCounts;
 use crate::fabric::tcp::driver::Driver;
-use crate::fabric::tcp::wire::{CHUNK, Frame, HEAD};
+use crate::fabric::tcp::wire::{CHUNK, HEAD, TcpFrame};
 use crate::vi::{Access, Descriptor, Lane, Nic, Reliability};
 
 const LARGE: usize = 64 << 20;
@@ -125,7 +125,7 @@ pub(super) fn talk_passes_what_the_kernel_did_not_take() {
     // So the kernel is full at different places of a batch.
     for first in (0..8).map(|at| 1 + at * 30_000) {
         let mut raw = Raw::new(Reliability::Reception);
-        raw.write(&counted(COUNTS, b"", Counts { receives: 2, ..Counts::default() }));
+        raw.write(&counted(COUNTS, b"", ReceiveCounts { receives: 2, ..ReceiveCounts::default() }));
         raw.vi.post_send(Descriptor::new(vec![1_u8; first])).unwrap();
         raw.vi.post_send(Descriptor::new(vec![2_u8; LARGE])).unwrap();
         let mut before = None;
@@ -134,8 +134,8 @@ pub(super) fn talk_passes_what_the_kernel_did_not_take() {
             before.replace(written) == Some(written)
         });
         raw.vi.send_eager(Lane::Talk, 9, &[b"talk"]).unwrap();
-        let frames = raw.frames(|frame| matches!(frame, Frame::Eager { .. }));
-        let frames = frames.iter().filter(|(frame, _)| !matches!(frame, Frame::Eager { .. }));
+        let frames = raw.frames(|frame| matches!(frame, TcpFrame::Eager { .. }));
+        let frames = frames.iter().filter(|(frame, _)| !matches!(frame, TcpFrame::Eager { .. }));
         let ahead: usize = frames.map(|(frame, payload)| self::frame(*frame, payload).len()).sum();
         let most = usize::try_from(before.unwrap()).unwrap() + CHUNK + HEAD;
         assert!(ahead <= most, "{ahead} bytes are ahead of it, which is more than {most}");

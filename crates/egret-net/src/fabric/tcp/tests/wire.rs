@@ -3,46 +3,46 @@
 use proptest::prelude::*;
 
 use super::raw::{COUNTS, counted, frame};
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::eager::Drained;
-use crate::fabric::tcp::wire::{CHUNK, CONTROL_MAX, Frame, HEAD, Head};
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::common::eager::DrainedUnits;
+use crate::fabric::tcp::wire::{CHUNK, CONTROL_MAX, HEAD, TcpFrame, TcpHead};
 use crate::vi::{AccessError, EAGER_MAX, Lane};
 
 /// One of each kind, with their payloads.
-fn all() -> Vec<(Frame, Vec<u8>)> {
+fn all() -> Vec<(TcpFrame, Vec<u8>)> {
     let outside = AccessError::OutOfBounds { offset: 5, len: 6, size: 7 };
     let with = |frame, bytes: &[u8]| (frame, bytes.to_vec());
     let alone = |frame| (frame, Vec::new());
     vec![
-        with(Frame::Message { tag: 7, kind: None }, b"hello"),
-        with(Frame::Message { tag: 7, kind: Some(9) }, b"hello"),
-        with(Frame::Begin { tag: 1, kind: None, len: 65_537 }, b"first"),
-        with(Frame::Begin { tag: 1, kind: Some(2), len: 65_537 }, b"first"),
-        with(Frame::Piece, b"more"),
-        alone(Frame::Read { id: 1, secret: 2, offset: 3, len: 4 }),
-        with(Frame::ReadPiece { id: 1 }, b"some"),
-        alone(Frame::ReadEnd { id: 1, result: Ok(()) }),
-        alone(Frame::ReadEnd { id: 1, result: Err(AccessError::Forbidden { asked: "read" }) }),
-        alone(Frame::Write { secret: 2, offset: 3, len: 4 }),
-        alone(Frame::WriteEnd { id: 1, notify: None }),
-        alone(Frame::WriteEnd { id: 1, notify: Some(8) }),
-        alone(Frame::Written { id: 1, result: Ok(()) }),
-        alone(Frame::Written { id: 1, result: Err(AccessError::Revoked) }),
-        alone(Frame::Written { id: 1, result: Err(outside) }),
-        alone(Frame::Written { id: 1, result: Err(AccessError::Forbidden { asked: "write" }) }),
-        with(Frame::Kind { fingerprint: 9 }, b"\x03f64"),
+        with(TcpFrame::Message { tag: 7, kind: None }, b"hello"),
+        with(TcpFrame::Message { tag: 7, kind: Some(9) }, b"hello"),
+        with(TcpFrame::Begin { tag: 1, kind: None, len: 65_537 }, b"first"),
+        with(TcpFrame::Begin { tag: 1, kind: Some(2), len: 65_537 }, b"first"),
+        with(TcpFrame::Piece, b"more"),
+        alone(TcpFrame::Read { id: 1, secret: 2, offset: 3, len: 4 }),
+        with(TcpFrame::ReadPiece { id: 1 }, b"some"),
+        alone(TcpFrame::ReadEnd { id: 1, result: Ok(()) }),
+        alone(TcpFrame::ReadEnd { id: 1, result: Err(AccessError::Forbidden { asked: "read" }) }),
+        alone(TcpFrame::Write { secret: 2, offset: 3, len: 4 }),
+        alone(TcpFrame::WriteEnd { id: 1, notify: None }),
+        alone(TcpFrame::WriteEnd { id: 1, notify: Some(8) }),
+        alone(TcpFrame::Written { id: 1, result: Ok(()) }),
+        alone(TcpFrame::Written { id: 1, result: Err(AccessError::Revoked) }),
+        alone(TcpFrame::Written { id: 1, result: Err(outside) }),
+        alone(TcpFrame::Written { id: 1, result: Err(AccessError::Forbidden { asked: "write" }) }),
+        with(TcpFrame::Kind { fingerprint: 9 }, b"\x03f64"),
         alone(COUNTS),
-        alone(Frame::Counts { drained: Drained(3 << 32 | 4), asks: true }),
-        with(Frame::Eager { lane: Lane::Talk, tag: 7, drained: Drained(5) }, b"talk"),
-        with(Frame::Eager { lane: Lane::Bulk, tag: 8, drained: Drained(6 << 32) }, b""),
-        with(Frame::Goodbye, b"\0"),
+        alone(TcpFrame::Counts { drained: DrainedUnits(3 << 32 | 4), asks: true }),
+        with(TcpFrame::Eager { lane: Lane::Talk, tag: 7, drained: DrainedUnits(5) }, b"talk"),
+        with(TcpFrame::Eager { lane: Lane::Bulk, tag: 8, drained: DrainedUnits(6 << 32) }, b""),
+        with(TcpFrame::Goodbye, b"\0"),
     ]
 }
 
 #[test]
 fn a_message_is_these_bytes_for_ever() {
-    let counts = Counts { taken: 3, receives: 2, placed: 1 };
-    let bytes = counted(Frame::Message { tag: 0x0102, kind: None }, b"hi", counts);
+    let counts = ReceiveCounts { taken: 3, receives: 2, placed: 1 };
+    let bytes = counted(TcpFrame::Message { tag: 0x0102, kind: None }, b"hi", counts);
     let expected = b"\x01\0\0\0\x02\0\0\0\x02\x01\0\0\0\0\0\0\
                      \x01\0\x40\0\0\x0c\0\0hi";
     assert_eq!(bytes, expected);
@@ -50,7 +50,7 @@ fn a_message_is_these_bytes_for_ever() {
 
 #[test]
 fn a_typed_beginning_is_these_bytes_for_ever() {
-    let begin = Frame::Begin { tag: 5, kind: Some(0xabcd), len: 0x01_0001 };
+    let begin = TcpFrame::Begin { tag: 5, kind: Some(0xabcd), len: 0x01_0001 };
     let expected = b"\x02\x01\x02\0\x01\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
                      \x01\0\x01\0\0\0\0\0\xcd\xab\0\0\0\0\0\0x";
     assert_eq!(frame(begin, b"x"), expected);
@@ -58,7 +58,8 @@ fn a_typed_beginning_is_these_bytes_for_ever() {
 
 #[test]
 fn an_eager_message_is_these_bytes_for_ever() {
-    let eager = Frame::Eager { lane: Lane::Bulk, tag: 0x0102, drained: Drained(3 << 32 | 9) };
+    let eager =
+        TcpFrame::Eager { lane: Lane::Bulk, tag: 0x0102, drained: DrainedUnits(3 << 32 | 9) };
     let expected = b"\x0d\x10\x01\0\x02\0\0\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
                      \x09\0\0\0\x03\0\0\0hi";
     assert_eq!(frame(eager, b"hi"), expected);
@@ -69,37 +70,37 @@ fn a_refused_write_is_these_bytes_for_ever() {
     let why = AccessError::OutOfBounds { offset: 1, len: 2, size: 3 };
     let expected = b"\x09\x04\x04\0\0\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
                      \x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0";
-    assert_eq!(frame(Frame::Written { id: 7, result: Err(why) }, b""), expected);
+    assert_eq!(frame(TcpFrame::Written { id: 7, result: Err(why) }, b""), expected);
 }
 
 #[test]
 fn what_is_written_is_read() {
     for (written, payload) in all() {
-        let counts = Counts { taken: 1, receives: 2, placed: 3 };
+        let counts = ReceiveCounts { taken: 1, receives: 2, placed: 3 };
         let bytes = counted(written, &payload, counts);
-        let len = Head::len(bytes.first_chunk().unwrap()).unwrap();
-        let head = Head::decode(&bytes[..len]).unwrap();
-        assert_eq!(head, Head { frame: written, payload: payload.len(), counts: counts.pack() });
+        let len = TcpHead::len(bytes.first_chunk().unwrap()).unwrap();
+        let head = TcpHead::decode(&bytes[..len]).unwrap();
+        assert_eq!(head, TcpHead { frame: written, payload: payload.len(), counts: counts.pack() });
     }
 }
 
 #[test]
 fn lengths_have_bounds() {
     let lengths = [
-        (Frame::Message { tag: 0, kind: None }, CHUNK),
-        (Frame::Piece, CHUNK),
-        (Frame::ReadPiece { id: 0 }, CHUNK),
-        (Frame::Kind { fingerprint: 0 }, CONTROL_MAX),
-        (Frame::Goodbye, CONTROL_MAX),
+        (TcpFrame::Message { tag: 0, kind: None }, CHUNK),
+        (TcpFrame::Piece, CHUNK),
+        (TcpFrame::ReadPiece { id: 0 }, CHUNK),
+        (TcpFrame::Kind { fingerprint: 0 }, CONTROL_MAX),
+        (TcpFrame::Goodbye, CONTROL_MAX),
         (COUNTS, 0),
-        (Frame::Eager { lane: Lane::Talk, tag: 0, drained: Drained(0) }, EAGER_MAX),
-        (Frame::WriteEnd { id: 0, notify: None }, 0),
+        (TcpFrame::Eager { lane: Lane::Talk, tag: 0, drained: DrainedUnits(0) }, EAGER_MAX),
+        (TcpFrame::WriteEnd { id: 0, notify: None }, 0),
     ];
     for (frame, most) in lengths {
         for (payload, is_fit) in [(most, true), (most + 1, false), (u32::MAX as usize, false)] {
             let mut bytes = Vec::new();
-            frame.push(payload, Counts::default(), &mut bytes);
-            assert_eq!(Head::decode(&bytes).is_ok(), is_fit, "{frame:?} of {payload}");
+            frame.push(payload, ReceiveCounts::default(), &mut bytes);
+            assert_eq!(TcpHead::decode(&bytes).is_ok(), is_fit, "{frame:?} of {payload}");
         }
     }
 }
@@ -107,9 +108,9 @@ fn lengths_have_bounds() {
 proptest! {
     #[test]
     fn any_bytes_are_an_answer(bytes in proptest::collection::vec(any::<u8>(), HEAD..=HEAD + 32)) {
-        if let Ok(head) = Head::decode(&bytes) {
+        if let Ok(head) = TcpHead::decode(&bytes) {
             let mut again = Vec::new();
-            head.frame.push(head.payload, Counts::default(), &mut again);
+            head.frame.push(head.payload, ReceiveCounts::default(), &mut again);
             prop_assert_eq!(&again[..16], &bytes[..16]);
             prop_assert_eq!(&again[HEAD..], &bytes[HEAD..]);
         }
@@ -124,9 +125,9 @@ proptest! {
         bytes.extend(payload.to_le_bytes());
         bytes.extend(rest);
         bytes.truncate(HEAD + 8 * usize::from(words));
-        if let Ok(head) = Head::decode(&bytes) {
+        if let Ok(head) = TcpHead::decode(&bytes) {
             let mut again = Vec::new();
-            head.frame.push(head.payload, Counts::default(), &mut again);
+            head.frame.push(head.payload, ReceiveCounts::default(), &mut again);
             prop_assert_eq!(&again[..16], &bytes[..16]);
         }
     }

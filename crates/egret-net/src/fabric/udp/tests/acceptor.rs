@@ -1,4 +1,4 @@
-//! Guests of whom nothing more is expected keep nobody out.
+//! Callers of whom nothing more is expected keep nobody out.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,16 +8,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
-use crate::fabric::greet::{Callee, Caller, GreetError, News, Stance, Wanted};
-use crate::fabric::hub::Refusal;
-use crate::fabric::udp::acceptor::{Acceptor, GUESTS, Visitor};
-use crate::fabric::udp::socket::Socket;
-use crate::fabric::udp::wire::{Datagram, Head, Number, answer, greet};
+use crate::fabric::common::ConnectRefusal;
+use crate::fabric::handshake::{
+    Callee, Caller, CallerRequest, Credentials, HandshakeError, HandshakeEvent,
+};
+use crate::fabric::udp::acceptor::{Acceptor, HANDSHAKES, UdpRequest};
+use crate::fabric::udp::socket::DatagramSocket;
+use crate::fabric::udp::wire::{ConnectionNumber, UdpDatagram, UdpHead, answer, greet};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Descriptor, Hello, PublicKey, Reliability, Secret};
 
-fn guests(nic: &Opened) -> usize {
-    nic.inside(|driver| driver.acceptor.guests())
+fn handshakes(nic: &Opened) -> usize {
+    nic.inside(|driver| driver.acceptor.handshakes())
 }
 
 #[test]
@@ -31,27 +33,27 @@ fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
         (attempts.len() > 4).then_some(())
     });
     b.drain();
-    assert!(guests(&b) <= 1, "{} guests of one caller", guests(&b));
+    assert!(handshakes(&b) <= 1, "{} guests of one caller", handshakes(&b));
 }
 
-fn wanted(hello: Hello, number: Number, key: Option<PublicKey>) -> Wanted {
-    Wanted { hello, terms: number.0.to_le_bytes().to_vec(), key, is_plain: true }
+fn wanted(hello: Hello, number: ConnectionNumber, key: Option<PublicKey>) -> CallerRequest {
+    CallerRequest { hello, terms: number.0.to_le_bytes().to_vec(), key, is_plain: true }
 }
 
-/// Greets until there is an answer to what is asked, and leaves without a word.
-fn ask(b: &Opened, socket: &UdpSocket, number: Number) -> GreetError {
+/// Makes an attempt until there is an answer to what is asked, and leaves without a word.
+fn ask(b: &Opened, socket: &UdpSocket, number: ConnectionNumber) -> HandshakeError {
     let hello = Hello { reliability: Reliability::Unreliable, service: "nobody".into(), tag: 0 };
-    let stance = Stance::of_byte("udp", Secret::none(), 1);
-    let mut caller = Caller::new(stance, wanted(hello, number, None));
+    let credentials = Credentials::of_byte("udp", Secret::none(), 1);
+    let mut caller = Caller::new(credentials, wanted(hello, number, None));
     let mut token = 0;
     for _ in 0..4 {
         let step = caller.outgoing().to_vec();
         socket.send_to(&greet(token, number, &step), b.at()).unwrap();
         b.drain();
         for bytes in answers(socket) {
-            match Datagram::decode(&bytes) {
-                Ok(Datagram::Token { token: given, .. }) => token = given,
-                Ok(Datagram::Answer { stream, .. }) => {
+            match UdpDatagram::decode(&bytes) {
+                Ok(UdpDatagram::Token { token: given, .. }) => token = given,
+                Ok(UdpDatagram::Answer { stream, .. }) => {
                     caller.sent(step.len());
                     if let Err(why) = caller.feed(stream) {
                         return why;
@@ -68,13 +70,13 @@ fn ask(b: &Opened, socket: &UdpSocket, number: Number) -> GreetError {
 fn who_was_turned_away_makes_room() {
     let b = Opened::new();
     let socket = stranger();
-    for number in 0..GUESTS.of_one as u64 + 20 {
-        let why = ask(&b, &socket, Number(number));
-        assert!(matches!(why, GreetError::Refused(Refusal::NotListening)), "{why:?}");
+    for number in 0..HANDSHAKES.of_one as u64 + 20 {
+        let why = ask(&b, &socket, ConnectionNumber(number));
+        assert!(matches!(why, HandshakeError::Refused(ConnectRefusal::NotListening)), "{why:?}");
     }
-    assert!((1..=GUESTS.of_one).contains(&guests(&b)));
+    assert!((1..=HANDSHAKES.of_one).contains(&handshakes(&b)));
     (0..3).for_each(|_| b.beat());
-    assert_eq!(guests(&b), 0);
+    assert_eq!(handshakes(&b), 0);
 }
 
 #[test]
@@ -85,36 +87,41 @@ fn who_uses_its_connection_is_no_guest_for_long() {
     here.post_send(Descriptor::new(vec![1_u8; 10])).unwrap();
     assert_eq!(next(&[&a.nic, &b.nic], there.recv_queue()).bytes(), [1; 10]);
     (0..3).for_each(|_| b.beat());
-    assert_eq!((guests(&b), there.error()), (0, None));
+    assert_eq!((handshakes(&b), there.error()), (0, None));
 }
 
 /// What the acceptor below has; it is known to those who greet it.
-fn host_stance() -> Stance {
-    Stance::of_byte("udp", Secret::from("hush"), 1)
+fn host_stance() -> Credentials {
+    Credentials::of_byte("udp", Secret::from("hush"), 1)
 }
 
 /// An acceptor alone: the clock stands still, and nobody is forgotten.
 struct Host {
     acceptor: Acceptor,
-    socket: Arc<Socket>,
-    stance: Stance,
+    socket: Arc<DatagramSocket>,
+    credentials: Credentials,
     now: Instant,
 }
 
 impl Host {
     fn new() -> Self {
-        let socket = Arc::new(Socket::open("127.0.0.1:0".parse().unwrap()).unwrap());
-        Self { acceptor: Acceptor::new(), socket, stance: host_stance(), now: rt::now() }
+        let socket = Arc::new(DatagramSocket::open("127.0.0.1:0".parse().unwrap()).unwrap());
+        Self { acceptor: Acceptor::new(), socket, credentials: host_stance(), now: rt::now() }
     }
 
-    fn greets(&mut self, from: &UdpSocket, number: Number, step: &[u8]) -> Option<Visitor> {
+    fn greets(
+        &mut self,
+        from: &UdpSocket,
+        number: ConnectionNumber,
+        step: &[u8],
+    ) -> Option<UdpRequest> {
         let at: SocketAddr = from.local_addr().unwrap();
         let token = self.acceptor.token(&at, number);
-        let with = (&self.stance, &self.socket);
+        let with = (&self.credentials, &self.socket);
         self.acceptor.greeted((at, number), (token, step), with, self.now).unwrap()
     }
 
-    /// Whether one who knows the secret gets in. It greets anew if it is told to, as callers do.
+    /// Whether one who knows the secret gets in. It starts a handshake anew if it is told to, as callers do.
     fn lets_in(&mut self, from: &UdpSocket) -> bool {
         let (mut number, mut caller) = honest();
         for _ in 0..100 {
@@ -123,13 +130,15 @@ impl Host {
                 return true;
             }
             for bytes in answers(from) {
-                if let Ok(Datagram::Answer { to, stream, .. }) = Datagram::decode(&bytes)
+                if let Ok(UdpDatagram::Answer { to, stream, .. }) = UdpDatagram::decode(&bytes)
                     && to == number
                 {
                     caller.sent(step.len());
                     match caller.feed(stream) {
                         Ok(_) => {}
-                        Err(GreetError::Refused(Refusal::Crowded)) => (number, caller) = honest(),
+                        Err(HandshakeError::Refused(ConnectRefusal::Crowded)) => {
+                            (number, caller) = honest();
+                        }
                         Err(why) => panic!("{why}"),
                     }
                     break;
@@ -148,41 +157,41 @@ fn open(at: &str) -> UdpSocket {
 }
 
 /// One who knows the secret.
-fn honest() -> (Number, Caller) {
-    let number = Number(rt::random());
+fn honest() -> (ConnectionNumber, Caller) {
+    let number = ConnectionNumber(rt::random());
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-    let stance = Stance::of_byte("udp", Secret::from("hush"), 2);
-    (number, Caller::new(stance, wanted(hello, number, Some(host_stance().key()))))
+    let credentials = Credentials::of_byte("udp", Secret::from("hush"), 2);
+    (number, Caller::new(credentials, wanted(hello, number, Some(host_stance().key()))))
 }
 
 /// One who knows the key of the host, and not its secret.
-fn caller(number: Number) -> Caller {
+fn caller(number: ConnectionNumber) -> Caller {
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-    let stance = Stance::of_byte("udp", Secret::from("guess"), 3);
-    Caller::new(stance, wanted(hello, number, Some(host_stance().key())))
+    let credentials = Credentials::of_byte("udp", Secret::from("guess"), 3);
+    Caller::new(credentials, wanted(hello, number, Some(host_stance().key())))
 }
 
 /// Who finds no place is told to ask again, and costs no handshake.
 pub(super) fn a_place_comes_before_a_handshake() {
     let (here, mut host) = (open("127.0.0.1:0"), Host::new());
-    for number in 0..GUESTS.of_one as u64 {
-        let number = Number(number);
+    for number in 0..HANDSHAKES.of_one as u64 {
+        let number = ConnectionNumber(number);
         assert!(host.greets(&here, number, caller(number).outgoing()).is_none());
         answers(&here);
     }
     for number in 0..50 {
-        let number = Number(1000 + number);
+        let number = ConnectionNumber(1000 + number);
         let mut caller = caller(number);
         assert!(host.greets(&here, number, caller.outgoing()).is_none());
         caller.sent(caller.outgoing().len());
         let said = answers(&here);
-        let Ok(Datagram::Answer { stream, .. }) = Datagram::decode(&said[0]) else {
+        let Ok(UdpDatagram::Answer { stream, .. }) = UdpDatagram::decode(&said[0]) else {
             panic!("{said:?}")
         };
-        assert_eq!(caller.feed(stream), Err(GreetError::Refused(Refusal::Crowded)));
+        assert_eq!(caller.feed(stream), Err(HandshakeError::Refused(ConnectRefusal::Crowded)));
     }
-    assert_eq!(host.stance.handshakes(), GUESTS.of_one as u64);
-    assert_eq!(host.acceptor.guests(), GUESTS.of_one);
+    assert_eq!(host.credentials.handshakes(), HANDSHAKES.of_one as u64);
+    assert_eq!(host.acceptor.handshakes(), HANDSHAKES.of_one);
 }
 
 #[test]
@@ -194,15 +203,15 @@ fn who_finds_no_place_is_told_so_and_costs_no_handshake() {
 #[test]
 fn what_was_recorded_takes_no_place() {
     let (here, mut host) = (open("127.0.0.1:0"), Host::new());
-    let opening = caller(Number(7)).outgoing().to_vec();
+    let opening = caller(ConnectionNumber(7)).outgoing().to_vec();
     for number in 0..4000 {
-        assert!(host.greets(&here, Number(number), &opening).is_none());
+        assert!(host.greets(&here, ConnectionNumber(number), &opening).is_none());
         answers(&here);
         host.now = host.now + Duration::from_micros(250);
     }
-    assert_eq!((host.acceptor.guests(), host.stance.handshakes()), (1, 1));
+    assert_eq!((host.acceptor.handshakes(), host.credentials.handshakes()), (1, 1));
     assert!(host.lets_in(&here));
-    assert_eq!(host.stance.handshakes(), 2);
+    assert_eq!(host.credentials.handshakes(), 2);
 }
 
 /// The host has forgotten whom it has answered, and answers the same opening again.
@@ -211,8 +220,8 @@ pub(super) fn an_opening_that_is_answered_twice_is_answered() {
     let to = Address::new(&host.local_addr().unwrap().to_string(), "x", 0);
     let mut connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
     let mut callees = [0, 1].map(|_| {
-        let stance = Stance::of_byte("udp", Secret::none(), 1);
-        Callee::new(stance, true)
+        let credentials = Credentials::of_byte("udp", Secret::none(), 1);
+        Callee::new(credentials, true)
     });
     let mut context = Context::from_waker(Waker::noop());
     let late = rt::now() + LONG;
@@ -224,19 +233,19 @@ pub(super) fn an_opening_that_is_answered_twice_is_answered() {
             return;
         }
         for bytes in answers(&host) {
-            let Ok(Datagram::Greet { from, stream, .. }) = Datagram::decode(&bytes) else {
+            let Ok(UdpDatagram::Greet { from, stream, .. }) = UdpDatagram::decode(&bytes) else {
                 continue;
             };
             if stream.is_empty() {
-                host.send_to(Head::token(from, 7).bytes(), a.at()).unwrap();
+                host.send_to(UdpHead::token(from, 7).bytes(), a.at()).unwrap();
                 continue;
             }
             for (own, callee) in (1..).zip(&mut callees) {
                 if let Ok(fed) = callee.feed(stream) {
-                    if let News::Hello { .. } = fed.news {
+                    if let HandshakeEvent::Hello { .. } = fed.news {
                         callee.welcome(&u64::to_le_bytes(own));
                     }
-                    let said = answer(from, Number(own), false, callee.outgoing());
+                    let said = answer(from, ConnectionNumber(own), false, callee.outgoing());
                     callee.sent(callee.outgoing().len());
                     host.send_to(&said, a.at()).unwrap();
                 }
@@ -257,7 +266,7 @@ pub(super) fn an_opening_is_shown_with_a_token_only() {
         a.drain();
         assert!(Pin::new(&mut connecting).poll(&mut context).is_pending());
         for bytes in answers(&host) {
-            let Ok(Datagram::Greet { from, token, stream }) = Datagram::decode(&bytes) else {
+            let Ok(UdpDatagram::Greet { from, token, stream }) = UdpDatagram::decode(&bytes) else {
                 panic!("not a greeting");
             };
             if token == 7 {
@@ -266,7 +275,7 @@ pub(super) fn an_opening_is_shown_with_a_token_only() {
             assert!(token == 0 && stream.is_empty(), "the opening is shown too early");
             knocks += 1;
             if knocks == 3 {
-                host.send_to(Head::token(from, 7).bytes(), a.at()).unwrap();
+                host.send_to(UdpHead::token(from, 7).bytes(), a.at()).unwrap();
             }
         }
     }
@@ -287,15 +296,15 @@ fn the_silent_keep_nobody_out() {
     let (here, elsewhere) = (open("127.0.0.1:0"), open("127.0.0.2:0"));
     let mut host = Host::new();
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-    for number in 0..2 * GUESTS.of_one as u64 {
-        let stance = Stance::of_byte("udp", Secret::from("guess"), 3);
-        let wanted = wanted(hello.clone(), Number(number), Some(host_stance().key()));
-        let caller = Caller::new(stance, wanted);
-        assert!(host.greets(&here, Number(number), caller.outgoing()).is_none());
+    for number in 0..2 * HANDSHAKES.of_one as u64 {
+        let credentials = Credentials::of_byte("udp", Secret::from("guess"), 3);
+        let wanted = wanted(hello.clone(), ConnectionNumber(number), Some(host_stance().key()));
+        let caller = Caller::new(credentials, wanted);
+        assert!(host.greets(&here, ConnectionNumber(number), caller.outgoing()).is_none());
         answers(&here);
     }
-    assert_eq!(host.acceptor.guests(), GUESTS.of_one);
+    assert_eq!(host.acceptor.handshakes(), HANDSHAKES.of_one);
     assert!(host.lets_in(&elsewhere), "from another address");
     assert!(host.lets_in(&here), "from the same address");
-    assert_eq!(host.acceptor.guests(), GUESTS.of_one + 1, "one has given way");
+    assert_eq!(host.acceptor.handshakes(), HANDSHAKES.of_one + 1, "one has given way");
 }

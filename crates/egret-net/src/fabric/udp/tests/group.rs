@@ -1,10 +1,10 @@
 //! Members of a group, without sockets.
 
 use super::stage::End;
-use crate::fabric::udp::datapath::Conn;
-use crate::fabric::udp::group::{MEMBERS_MAX, Seal};
-use crate::fabric::udp::recv::Came;
-use crate::fabric::udp::wire::Datagram;
+use crate::fabric::udp::datapath::DataPath;
+use crate::fabric::udp::group::{GroupSeal, MEMBERS_MAX};
+use crate::fabric::udp::recv::PieceOutcome;
+use crate::fabric::udp::wire::UdpDatagram;
 use crate::vi::{Address, Descriptor, SIGNATURE, Secret, Vi};
 
 const ROOM: usize = 548;
@@ -14,15 +14,15 @@ fn group(service: &str) -> Address {
 }
 
 fn member(secret: &Secret) -> (End, Vi) {
-    End::new(|spec| Conn::member(spec, Seal::new(&group("g"), secret), ROOM), ROOM)
+    End::new(|spec| DataPath::member(spec, GroupSeal::new(&group("g"), secret), ROOM), ROOM)
 }
 
-fn is_admitted(datagram: &[u8], seal: &Seal) -> bool {
-    match Datagram::decode(datagram).unwrap() {
-        Datagram::Group { group, signature: None, .. } => {
+fn is_admitted(datagram: &[u8], seal: &GroupSeal) -> bool {
+    match UdpDatagram::decode(datagram).unwrap() {
+        UdpDatagram::Group { group, signature: None, .. } => {
             group == seal.group && seal.admits(datagram, None)
         }
-        Datagram::Group { group, signature, .. } => {
+        UdpDatagram::Group { group, signature, .. } => {
             let signed = &datagram[..datagram.len() - SIGNATURE];
             group == seal.group && seal.admits(signed, signature)
         }
@@ -56,7 +56,7 @@ fn members_are_told_apart() {
         let got = receiver.recv_queue().poll().unwrap();
         assert_eq!((got.tag, got.into_vec::<u8>()), (tag.into(), vec![tag; 1000]));
     }
-    assert_eq!(there.deliver(&sent[1][0]), Ok(Came::Twice));
+    assert_eq!(there.deliver(&sent[1][0]), Ok(PieceOutcome::Twice));
 }
 
 #[test]
@@ -74,14 +74,15 @@ fn many_members_are_bounded_and_their_receives_come_back() {
     for _ in 0..60 {
         let (end, vi) = member(&Secret::none());
         vi.post_send(Descriptor::empty()).unwrap();
-        assert_eq!(there.deliver(&end.sent()[0]), Ok(Came::Whole));
+        assert_eq!(there.deliver(&end.sent()[0]), Ok(PieceOutcome::Whole));
     }
 }
 
 #[test]
 fn with_a_secret_only_members_are_heard() {
     let secret = Secret::from("pool");
-    let seals = [Seal::new(&group("g"), &secret), Seal::new(&group("g"), &Secret::none())];
+    let seals =
+        [GroupSeal::new(&group("g"), &secret), GroupSeal::new(&group("g"), &Secret::none())];
     let (end, vi) = member(&secret);
     vi.post_send(Descriptor::new(vec![5_u8; 1000])).unwrap();
     let (open_end, open) = member(&Secret::none());
@@ -91,12 +92,12 @@ fn with_a_secret_only_members_are_heard() {
     for datagram in end.sent() {
         assert!(is_admitted(&datagram, &seals[0]));
         assert!(!is_admitted(&datagram, &seals[1]), "a signature that cannot be checked");
-        let elsewhere = Seal::new(&group("another"), &secret);
+        let elsewhere = GroupSeal::new(&group("another"), &secret);
         assert!(!is_admitted(&datagram, &elsewhere), "of another service");
         for at in 40..datagram.len() {
             let mut bytes = datagram.clone();
             bytes[at] ^= 1;
-            let is_read = Datagram::decode(&bytes).is_ok();
+            let is_read = UdpDatagram::decode(&bytes).is_ok();
             assert!(!is_read || !is_admitted(&bytes, &seals[0]), "byte {at}");
         }
     }

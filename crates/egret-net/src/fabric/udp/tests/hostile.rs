@@ -4,20 +4,21 @@ use std::net::UdpSocket;
 
 use super::Rng;
 use super::nics::{Opened, answers, connect, next, stranger, until};
-use crate::fabric::udp::acceptor::GUESTS;
-use crate::fabric::udp::arrival::Tally;
+use crate::fabric::udp::acceptor::HANDSHAKES;
+use crate::fabric::udp::arrival::DroppedDatagrams;
 use crate::fabric::udp::fuzzing::datagrams;
 use crate::fabric::udp::wire::{
-    Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, Number, Piece, Split, answer, greet,
+    ConnectionNumber, GoodbyeReason, HANDSHAKE_BYTES, HEAD_MAX, MessageSplit, UdpDatagram, UdpHead,
+    UdpPiece, answer, greet,
 };
 use crate::rt;
 use crate::vi::Descriptor;
 
-pub(super) fn message(to: Number, number: u64, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn message(to: ConnectionNumber, number: u64, bytes: &[u8]) -> Vec<u8> {
     let len = u32::try_from(bytes.len()).unwrap();
-    let split = Split { len, unit: len };
-    let piece = Piece { number, tag: 7, eager: false, split, index: 0, kind: None, bytes };
-    [Head::<HEAD_MAX>::of_piece(to, &piece).bytes(), bytes].concat()
+    let split = MessageSplit { len, unit: len };
+    let piece = UdpPiece { number, tag: 7, eager: false, split, index: 0, kind: None, bytes };
+    [UdpHead::<HEAD_MAX>::of_piece(to, &piece).bytes(), bytes].concat()
 }
 
 /// A stranger who knows a connection's number and not the peer's address gets nothing
@@ -30,15 +31,15 @@ pub(super) fn another_source_is_no_peer() {
     let (socket, before) = (stranger(), b.tally());
     let forged = [
         message(number, 0, b"forged"),
-        Head::probe(number).bytes().to_vec(),
-        Head::alive(number).bytes().to_vec(),
-        Head::goodbye(number, Farewell::Closed).bytes().to_vec(),
+        UdpHead::probe(number).bytes().to_vec(),
+        UdpHead::alive(number).bytes().to_vec(),
+        UdpHead::goodbye(number, GoodbyeReason::Closed).bytes().to_vec(),
     ];
     for bytes in &forged {
         socket.send_to(bytes, b.at()).unwrap();
     }
     b.drain();
-    assert_eq!(b.tally(), Tally { strangers: 4, ..before });
+    assert_eq!(b.tally(), DroppedDatagrams { strangers: 4, ..before });
     assert!(there.recv_queue().poll().is_none() && there.error().is_none());
     assert!(answers(&socket).is_empty(), "a stranger is answered");
     here.post_send(Descriptor::new(b"right".to_vec())).unwrap();
@@ -55,19 +56,21 @@ fn a_spoofed_source_is_dropped() {
 fn a_wrong_number_is_answered_with_less() {
     let b = Opened::new();
     let socket = stranger();
-    for bytes in [message(Number(5), 0, b""), Head::probe(Number(5)).bytes().to_vec()] {
+    for bytes in
+        [message(ConnectionNumber(5), 0, b""), UdpHead::probe(ConnectionNumber(5)).bytes().to_vec()]
+    {
         socket.send_to(&bytes, b.at()).unwrap();
         b.drain();
         let answers = answers(&socket);
-        assert_eq!(answers, [Head::unknown(Number(5)).bytes()]);
+        assert_eq!(answers, [UdpHead::unknown(ConnectionNumber(5)).bytes()]);
         assert!(answers[0].len() <= bytes.len());
     }
     // What is an answer is not answered.
     let answers_of_others = [
-        Head::unknown(Number(5)).bytes().to_vec(),
-        Head::goodbye(Number(5), Farewell::Closed).bytes().to_vec(),
-        Head::token(Number(5), 1).bytes().to_vec(),
-        answer(Number(5), Number(6), true, b"step"),
+        UdpHead::unknown(ConnectionNumber(5)).bytes().to_vec(),
+        UdpHead::goodbye(ConnectionNumber(5), GoodbyeReason::Closed).bytes().to_vec(),
+        UdpHead::token(ConnectionNumber(5), 1).bytes().to_vec(),
+        answer(ConnectionNumber(5), ConnectionNumber(6), true, b"step"),
     ];
     for bytes in answers_of_others {
         socket.send_to(&bytes, b.at()).unwrap();
@@ -98,7 +101,7 @@ fn a_replay_is_dropped() {
     assert_eq!(there.recv_queue().outstanding(), 3);
 }
 
-/// Greetings with no token cost nothing to keep, and no answer is larger than what
+/// Handshakes with no token cost nothing to keep, and no answer is larger than what
 /// it answers.
 pub(super) fn floods_are_bounded() {
     let b = Opened::new();
@@ -106,13 +109,13 @@ pub(super) fn floods_are_bounded() {
     let mut sent = 0;
     for _ in 0..50 {
         for _ in 0..100 {
-            let datagram = greet(rt::random(), Number(rt::random()), b"EGRT");
+            let datagram = greet(rt::random(), ConnectionNumber(rt::random()), b"EGRT");
             sent += datagram.len();
             socket.send_to(&datagram, b.at()).unwrap();
         }
         b.drain();
     }
-    assert_eq!(b.inside(|driver| driver.acceptor.guests()), 0);
+    assert_eq!(b.inside(|driver| driver.acceptor.handshakes()), 0);
     assert_eq!(b.tally().tokenless, 5_000);
     let got: usize = answers(&socket).iter().map(Vec::len).sum();
     assert!(got > 0 && got * 10 < sent, "{got} bytes for {sent}");
@@ -124,23 +127,23 @@ fn greetings_without_a_token_cost_nothing() {
 }
 
 /// The token that the nic gives to somebody.
-fn token_for(b: &Opened, socket: &UdpSocket, number: Number, step: &[u8]) -> u64 {
+fn token_for(b: &Opened, socket: &UdpSocket, number: ConnectionNumber, step: &[u8]) -> u64 {
     socket.send_to(&greet(0, number, step), b.at()).unwrap();
     until(&[&b.nic], || {
-        answers(socket).iter().find_map(|bytes| match Datagram::decode(bytes) {
-            Ok(Datagram::Token { token, .. }) => Some(token),
+        answers(socket).iter().find_map(|bytes| match UdpDatagram::decode(bytes) {
+            Ok(UdpDatagram::Token { token, .. }) => Some(token),
             _ => None,
         })
     })
 }
 
-/// The first step of a greeting, as a caller says it.
+/// The first step of a handshake, as a caller says it.
 fn opening() -> Vec<u8> {
-    use crate::fabric::greet::{Caller, Stance, Wanted};
+    use crate::fabric::handshake::{Caller, CallerRequest, Credentials};
     use crate::vi::{Hello, Reliability, Secret};
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-    let wanted = Wanted { hello, terms: Vec::new(), key: None, is_plain: true };
-    let caller = Caller::new(Stance::of_byte("udp", Secret::none(), 1), wanted);
+    let wanted = CallerRequest { hello, terms: Vec::new(), key: None, is_plain: true };
+    let caller = Caller::new(Credentials::of_byte("udp", Secret::none(), 1), wanted);
     caller.outgoing().to_vec()
 }
 
@@ -148,22 +151,22 @@ fn opening() -> Vec<u8> {
 fn guests_are_bounded_and_forgotten() {
     let b = Opened::new();
     let socket = stranger();
-    for number in 0..GUESTS.of_one as u64 + 20 {
+    for number in 0..HANDSHAKES.of_one as u64 + 20 {
         let step = opening();
-        let token = token_for(&b, &socket, Number(number), &step);
-        socket.send_to(&greet(token, Number(number), &step), b.at()).unwrap();
+        let token = token_for(&b, &socket, ConnectionNumber(number), &step);
+        socket.send_to(&greet(token, ConnectionNumber(number), &step), b.at()).unwrap();
         b.drain();
         for bytes in answers(&socket) {
-            assert!(bytes.len() <= GREETING_BYTES);
+            assert!(bytes.len() <= HANDSHAKE_BYTES);
         }
     }
-    assert_eq!(b.inside(|driver| driver.acceptor.guests()), GUESTS.of_one);
-    const { assert!(GUESTS.of_one < GUESTS.all) };
+    assert_eq!(b.inside(|driver| driver.acceptor.handshakes()), HANDSHAKES.of_one);
+    const { assert!(HANDSHAKES.of_one < HANDSHAKES.all) };
     // Others are let in meanwhile, from another address.
     let host = crate::vi::NicOptions::new("127.0.0.2");
     drop(connect(&Opened::with(&host), &b));
     (0..12).for_each(|_| b.beat());
-    assert_eq!(b.inside(|driver| driver.acceptor.guests()), 0);
+    assert_eq!(b.inside(|driver| driver.acceptor.handshakes()), 0);
 }
 
 #[test]
@@ -172,13 +175,24 @@ fn a_guest_that_talks_nonsense_is_sent_away_and_not_accepted() {
     let listener = b.listen("x");
     let socket = stranger();
     let step = opening();
-    let token = token_for(&b, &socket, Number(3), &step);
+    let token = token_for(&b, &socket, ConnectionNumber(3), &step);
     for nonsense in [b"nonsense".as_slice(), &step, b"", &step, &[0; 1000], b"EGRT"] {
-        socket.send_to(&greet(token, Number(3), nonsense), b.at()).unwrap();
+        socket.send_to(&greet(token, ConnectionNumber(3), nonsense), b.at()).unwrap();
         b.drain();
     }
     assert!(listener.poll_accept().unwrap().is_none());
-    assert!(b.inside(|driver| driver.acceptor.guests()) <= 1);
+    assert!(b.inside(|driver| driver.acceptor.handshakes()) <= 1);
+}
+
+/// One of the two pieces of a message of 600 bytes.
+fn first_or_second_piece(
+    connection: ConnectionNumber,
+    number: u64,
+    split: MessageSplit,
+    index: u32,
+) -> Vec<u8> {
+    let piece = UdpPiece { eager: false, number, tag: 0, split, index, kind: None, bytes: &[] };
+    [UdpHead::<HEAD_MAX>::of_piece(connection, &piece).bytes(), &[1; 300]].concat()
 }
 
 /// Datagrams that are nearly right, of all kinds, to a nic with a connection: nothing
@@ -196,31 +210,24 @@ fn a_seeded_run_of_nearly_right_datagrams() {
         let number = b.inside(|driver| *driver.links.open.keys().next().unwrap());
         let socket = stranger();
         let step = opening();
-        let token = token_for(&b, &socket, Number(1), &step);
+        let token = token_for(&b, &socket, ConnectionNumber(1), &step);
         for round in 0..500 {
-            let number = if rng.once_in(2) { number } else { Number(rng.next() % 4) };
+            let number = if rng.once_in(2) { number } else { ConnectionNumber(rng.next() % 4) };
             let mut bytes = match rng.below(9) {
                 0 => message(number, rng.next() % 8, &[0; 20]),
                 1 => {
-                    let split = Split { len: 600, unit: 300 };
+                    let split = MessageSplit { len: 600, unit: 300 };
                     let index = u32::from(rng.once_in(2));
-                    let piece = Piece {
-                        eager: false,
-                        number: rng.next() % 8,
-                        tag: 0,
-                        split,
-                        index,
-                        kind: None,
-                        bytes: &[],
-                    };
-                    [Head::<HEAD_MAX>::of_piece(number, &piece).bytes(), &[1; 300]].concat()
+                    first_or_second_piece(number, rng.next() % 8, split, index)
                 }
-                2 => Head::probe(number).bytes().to_vec(),
-                3 => Head::alive(number).bytes().to_vec(),
-                4 => Head::unknown(number).bytes().to_vec(),
-                5 => Head::token(number, rng.next()).bytes().to_vec(),
-                6 => answer(number, Number(rng.next()), rng.once_in(2), &step),
-                7 => greet(token, Number(1), if rng.once_in(2) { &step } else { b"EGRT" }),
+                2 => UdpHead::probe(number).bytes().to_vec(),
+                3 => UdpHead::alive(number).bytes().to_vec(),
+                4 => UdpHead::unknown(number).bytes().to_vec(),
+                5 => UdpHead::token(number, rng.next()).bytes().to_vec(),
+                6 => answer(number, ConnectionNumber(rng.next()), rng.once_in(2), &step),
+                7 => {
+                    greet(token, ConnectionNumber(1), if rng.once_in(2) { &step } else { b"EGRT" })
+                }
                 _ => (0..rng.below(1300)).map(|_| rng.next().to_le_bytes()[0]).collect(),
             };
             for _ in 0..rng.below(3) {
@@ -264,11 +271,11 @@ fn whatever_arrives_the_buffers_come_back() {
         let mut input: Vec<u8> = (0..9).map(|_| rng.next().to_le_bytes()[0]).collect();
         for _ in 0..rng.below(30) {
             let mut bytes = match rng.below(8) {
-                0 | 1 => message(Number(0), rng.next() % 5, &vec![0; rng.below(800)]),
+                0 | 1 => message(ConnectionNumber(0), rng.next() % 5, &vec![0; rng.below(800)]),
                 2 | 3 => {
-                    let split = Split { len: 600, unit: 300 };
+                    let split = MessageSplit { len: 600, unit: 300 };
                     let (number, index) = (rng.next() % 5, u32::from(rng.once_in(2)));
-                    let piece = Piece {
+                    let piece = UdpPiece {
                         number,
                         tag: 0,
                         eager: false,
@@ -277,12 +284,13 @@ fn whatever_arrives_the_buffers_come_back() {
                         kind: None,
                         bytes: &[],
                     };
-                    [Head::<HEAD_MAX>::of_piece(Number(0), &piece).bytes(), &[1; 300]].concat()
+                    [UdpHead::<HEAD_MAX>::of_piece(ConnectionNumber(0), &piece).bytes(), &[1; 300]]
+                        .concat()
                 }
-                4 => Head::probe(Number(0)).bytes().to_vec(),
-                5 => Head::goodbye(Number(0), Farewell::Closed).bytes().to_vec(),
-                6 => greet(rng.next(), Number(rng.next()), b"EGRT"),
-                _ => Head::unknown(Number(0)).bytes().to_vec(),
+                4 => UdpHead::probe(ConnectionNumber(0)).bytes().to_vec(),
+                5 => UdpHead::goodbye(ConnectionNumber(0), GoodbyeReason::Closed).bytes().to_vec(),
+                6 => greet(rng.next(), ConnectionNumber(rng.next()), b"EGRT"),
+                _ => UdpHead::unknown(ConnectionNumber(0)).bytes().to_vec(),
             };
             if rng.once_in(3) {
                 let at = rng.below(bytes.len());

@@ -3,32 +3,34 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use crate::fabric::greet::{Known, Session};
-use crate::fabric::seal::Keys;
+use crate::fabric::handshake::{PeerProof, Session};
+use crate::fabric::seal::SealKeys;
 use crate::fabric::udp::driver::Driver;
 use crate::fabric::udp::nic;
-use crate::fabric::udp::socket::Socket;
-use crate::fabric::udp::wire::{Datagram, HEAD_MAX, Head, Number, Piece, Split, greet};
-use crate::fabric::{After, Came, ConnId, DATAGRAM_HEAD, Machine, ViSpec};
+use crate::fabric::udp::socket::DatagramSocket;
+use crate::fabric::udp::wire::{
+    ConnectionNumber, HEAD_MAX, MessageSplit, UdpDatagram, UdpHead, UdpPiece, greet,
+};
+use crate::fabric::{After, ConnId, DATAGRAM_HEAD, DatagramEvent, Machine, ViSpec};
 use crate::vi::{Identity, NicOptions, Reliability};
 
 pub(super) const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
-const WINDOWED: Number = Number(1);
-const PLAIN: Number = Number(2);
+const WINDOWED: ConnectionNumber = ConnectionNumber(1);
+const PLAIN: ConnectionNumber = ConnectionNumber(2);
 pub(super) const ROOM: usize = 1400;
 
 /// A nic below a window, with a network in memory, and a connection of each level.
 fn below() -> Driver {
     let mut driver = in_memory();
-    join(&mut driver, [WINDOWED, Number(11)], Reliability::Delivery, None);
-    join(&mut driver, [PLAIN, Number(12)], Reliability::Unreliable, None);
+    join(&mut driver, [WINDOWED, ConnectionNumber(11)], Reliability::Delivery, None);
+    join(&mut driver, [PLAIN, ConnectionNumber(12)], Reliability::Unreliable, None);
     driver
 }
 
 /// A nic below a window, with a network in memory.
 pub(super) fn in_memory() -> Driver {
     let mut driver = nic::open(&NicOptions::new(""), true).unwrap();
-    let socket = Socket::open(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
+    let socket = DatagramSocket::open(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
     driver.fixed.socket = Arc::new(socket.in_memory());
     driver.fixed.socket.memory().reset(ROOM);
     driver
@@ -37,24 +39,24 @@ pub(super) fn in_memory() -> Driver {
 /// Makes a connection to the peer.
 pub(super) fn join(
     driver: &mut Driver,
-    numbers: [Number; 2],
+    numbers: [ConnectionNumber; 2],
     reliability: Reliability,
-    keys: Option<Keys>,
+    keys: Option<SealKeys>,
 ) {
     let spec = ViSpec { reliability, ..ViSpec::new(Reliability::Unreliable, 8) };
-    let known = Known { key: Identity::random().key(), is_sealed: keys.is_some() };
+    let known = PeerProof { key: Identity::random().key(), is_sealed: keys.is_some() };
     driver.connected(numbers, PEER, Session { known, keys }, spec);
 }
 
-fn of_window(to: Number, bytes: &[u8]) -> Vec<u8> {
-    [Head::window(to, bytes.len()).as_slice(), bytes].concat()
+fn of_window(to: ConnectionNumber, bytes: &[u8]) -> Vec<u8> {
+    [UdpHead::window(to, bytes.len()).as_slice(), bytes].concat()
 }
 
 fn message(number: u64, bytes: &[u8]) -> Vec<u8> {
     let len = u32::try_from(bytes.len()).unwrap();
-    let split = Split { len, unit: len };
-    let piece = Piece { number, tag: 7, eager: false, split, index: 0, kind: None, bytes };
-    [Head::<HEAD_MAX>::of_piece(PLAIN, &piece).bytes(), bytes].concat()
+    let split = MessageSplit { len, unit: len };
+    let piece = UdpPiece { number, tag: 7, eager: false, split, index: 0, kind: None, bytes };
+    [UdpHead::<HEAD_MAX>::of_piece(PLAIN, &piece).bytes(), bytes].concat()
 }
 
 /// Datagrams come together. What a window is given.
@@ -62,7 +64,7 @@ fn hear(driver: &mut Driver, together: &[Vec<u8>]) -> Vec<Vec<u8>> {
     driver.fixed.socket.memory().say(together.concat(), PEER);
     let (mut after, mut given) = (After::default(), Vec::new());
     while let Some(came) = driver.next_datagram(&mut after) {
-        let Came::Datagram(conn, bytes) = came else { panic!("something is over") };
+        let DatagramEvent::Datagram(conn, bytes) = came else { panic!("something is over") };
         assert_eq!(conn, ConnId(WINDOWED.0));
         given.push(bytes.to_vec());
     }
@@ -89,7 +91,7 @@ fn all_that_comes_together_is_heard() {
 #[test]
 fn what_follows_a_stranger_is_dropped() {
     let mut driver = below();
-    let strange = vec![of_window(Number(77), b""); 500];
+    let strange = vec![of_window(ConnectionNumber(77), b""); 500];
     assert!(hear(&mut driver, &strange).is_empty());
     let answers = std::iter::from_fn(|| driver.fixed.socket.memory().next_sent()).count();
     assert_eq!((answers, driver.tally.unknown), (1, 1));
@@ -97,25 +99,23 @@ fn what_follows_a_stranger_is_dropped() {
     assert_eq!(hear(&mut driver, &[of_window(WINDOWED, b"on")]), [b"on"]);
 }
 
-/// Signs of life, greetings and what windows say, as a system joins them.
+/// Signs of life, handshakes and what windows say, as a system joins them.
 #[test]
 fn whatever_one_sender_says_is_heard() {
     let mut driver = below();
-    let probe = Head::probe(WINDOWED).bytes().to_vec();
-    let greeting = greet(0, Number(5), b"");
-    let unknown = Head::unknown(Number(99)).bytes().to_vec();
+    let probe = UdpHead::probe(WINDOWED).bytes().to_vec();
+    let greeting = greet(0, ConnectionNumber(5), b"");
+    let unknown = UdpHead::unknown(ConnectionNumber(99)).bytes().to_vec();
     let said = of_window(WINDOWED, b"said");
     let together = [probe.clone(), probe, greeting.clone(), greeting, unknown, said];
     assert_eq!(hear(&mut driver, &together), [b"said"]);
     let sent: Vec<_> = std::iter::from_fn(|| driver.fixed.socket.memory().next_sent()).collect();
-    let alive = Head::alive(Number(11)).bytes().to_vec();
+    let alive = UdpHead::alive(ConnectionNumber(11)).bytes().to_vec();
     assert_eq!(sent[..2], [alive.clone(), alive]);
-    assert!(
-        sent[2..].iter().all(|token| matches!(
-            Datagram::decode(token),
-            Ok(Datagram::Token { to: Number(5), .. })
-        ))
-    );
+    assert!(sent[2..].iter().all(|token| matches!(
+        UdpDatagram::decode(token),
+        Ok(UdpDatagram::Token { to: ConnectionNumber(5), .. })
+    )));
     assert_eq!((sent.len(), driver.tally.garbage), (4, 0));
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::nics::{LONG, Opened, next, options, until};
-use crate::fabric::hub::set;
+use crate::fabric::common::epoll;
 use crate::fabric::udp::UdpFabric;
 use crate::fabric::udp::driver::Driver;
 use crate::fabric::{Fabric, Machine};
@@ -107,8 +107,9 @@ fn a_group_hears_groups_only() {
     receive(&vi, 1);
     let b = Opened::new();
     let to = format!("239.255.77.7:{port}").parse::<std::net::SocketAddr>().unwrap();
-    let probe = crate::fabric::udp::wire::Head::probe(crate::fabric::udp::wire::Number(1));
-    let socket = crate::fabric::udp::socket::Socket::join(to, &b.at()).unwrap();
+    let probe =
+        crate::fabric::udp::wire::UdpHead::probe(crate::fabric::udp::wire::ConnectionNumber(1));
+    let socket = crate::fabric::udp::socket::DatagramSocket::join(to, &b.at()).unwrap();
     socket.send(&to.into(), &[IoSlice::new(probe.bytes())]).unwrap();
     until(&[&a.nic], || (a.tally().garbage == 1).then_some(()));
     assert_eq!(vi.error(), None);
@@ -128,7 +129,7 @@ fn a_group_that_was_left_is_not_watched() {
     vi.disconnect();
     a.drain();
     let set = a.inside(|driver| Arc::clone(&driver.fixed.set));
-    assert_eq!(set::forget(&set, socket.fd()), Err(Errno::NOENT));
+    assert_eq!(epoll::forget(&set, socket.fd()), Err(Errno::NOENT));
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fabric::udp::arrival::Tally;
+use crate::fabric::udp::arrival::DroppedDatagrams;
 use crate::fabric::udp::driver::Driver;
 use crate::fabric::udp::nic;
-use crate::fabric::udp::socket::Socket;
+use crate::fabric::udp::socket::DatagramSocket;
 use crate::rt::{self, Deadline};
 use crate::vi::{
     Address, Completion, CompletionQueue, ConnectError, Encrypt, Listener, Nic, NicOptions,
@@ -18,7 +18,7 @@ use crate::vi::{
 #[derive(Debug)]
 pub(super) struct Opened {
     pub nic: Nic,
-    pub socket: Arc<Socket>,
+    pub socket: Arc<DatagramSocket>,
 }
 
 pub(super) const LONG: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ impl Opened {
         self.nic.host().parse().unwrap()
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> DroppedDatagrams {
         self.inside(|driver| driver.tally)
     }
 

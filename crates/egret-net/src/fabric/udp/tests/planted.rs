@@ -1,8 +1,8 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{acceptor, hostile, multicast, pulse, recv, sealed, wire};
-use crate::fabric::seal::Fault as Sealing;
+use super::{acceptor, hostile, keep_alive, multicast, recv, sealed, wire};
+use crate::fabric::seal::Fault as SealingPort;
 use crate::fabric::udp::fault::{Fault, caught};
 
 fn over_a_bad_network() {
@@ -23,7 +23,7 @@ fn checks_find_planted_faults() {
         (Fault::OverForgotten, over_a_bad_network),
         (Fault::LiesBelieved, recv::lies_are_not_believed),
         (Fault::GivenUpKept, recv::messages_at_once_are_bounded),
-        (Fault::SilenceIgnored, pulse::silence_is_death),
+        (Fault::SilenceIgnored, keep_alive::silence_is_death),
         (Fault::SourceIgnored, hostile::another_source_is_no_peer),
         (Fault::TokenIgnored, hostile::floods_are_bounded),
         (Fault::SignatureIgnored, multicast::only_members_are_heard),
@@ -35,11 +35,11 @@ fn checks_find_planted_faults() {
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");
     }
-    let faults: [(Sealing, fn()); 4] = [
-        (Sealing::TagUnchecked, sealed::changed_datagrams_are_dropped),
-        (Sealing::RepeatTaken, sealed::repeated_datagrams_are_dropped),
-        (Sealing::MarkedUnproven, sealed::changed_datagrams_are_dropped),
-        (Sealing::RepeatTaken, sealed::train::what_comes_together_is_opened_each),
+    let faults: [(SealingPort, fn()); 4] = [
+        (SealingPort::TagUnchecked, sealed::changed_datagrams_are_dropped),
+        (SealingPort::RepeatTaken, sealed::repeated_datagrams_are_dropped),
+        (SealingPort::MarkedUnproven, sealed::changed_datagrams_are_dropped),
+        (SealingPort::RepeatTaken, sealed::train::what_comes_together_is_opened_each),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::Rng;
 use super::stage::End;
 use crate::buf::{Plain, Pool};
-use crate::fabric::udp::recv::{AGE_MAX, AT_ONCE, Came, IDLE_MAX};
+use crate::fabric::udp::recv::{AGE_MAX, AT_ONCE, IDLE_MAX, PieceOutcome};
 use crate::vi::{Descriptor, Vi, ViError};
 
 /// A path with pieces of a few hundred bytes.
@@ -115,10 +115,10 @@ pub(super) fn nothing_comes_twice() {
         let datagrams = datagrams(&end, &sender, 1, len);
         for datagram in &datagrams {
             there.deliver(datagram).unwrap();
-            assert_eq!(there.deliver(datagram), Ok(Came::Twice));
+            assert_eq!(there.deliver(datagram), Ok(PieceOutcome::Twice));
         }
         for datagram in &datagrams {
-            assert_eq!(there.deliver(datagram), Ok(Came::Twice));
+            assert_eq!(there.deliver(datagram), Ok(PieceOutcome::Twice));
         }
     }
     assert_eq!((receiver.counters().received, receiver.counters().dropped), (2, 0));
@@ -146,9 +146,9 @@ pub(super) fn lies_are_not_believed() {
     let (other, liar) = End::of_pair(ROOM);
     let tagged = datagrams(&other, &liar, 2, 700);
     for lie in [&longer[1], &longer[9], &finer[1], &tagged[1]] {
-        assert_eq!(there.deliver(lie), Ok(Came::Lie));
+        assert_eq!(there.deliver(lie), Ok(PieceOutcome::Lie));
     }
-    assert_eq!(there.deliver(&honest[1]), Ok(Came::Whole));
+    assert_eq!(there.deliver(&honest[1]), Ok(PieceOutcome::Whole));
     assert_eq!(receiver.recv_queue().poll().unwrap().into_vec::<u8>(), bytes_of(1, 700));
     assert_eq!(there.ignored().lies, 4);
 }
@@ -169,14 +169,14 @@ pub(super) fn messages_at_once_are_bounded() {
     let all: Vec<_> =
         (0..10 * AT_ONCE as u64).map(|tag| datagrams(&end, &sender, tag, 1000)).collect();
     for datagrams in &all {
-        assert_eq!(there.deliver(&datagrams[0]), Ok(Came::Kept));
+        assert_eq!(there.deliver(&datagrams[0]), Ok(PieceOutcome::Kept));
     }
     let (given_up, kept) = all.split_at(all.len() - AT_ONCE);
     for datagrams in given_up {
-        assert_eq!(there.deliver(&datagrams[1]), Ok(Came::Twice), "it was given up");
+        assert_eq!(there.deliver(&datagrams[1]), Ok(PieceOutcome::Twice), "it was given up");
     }
     for datagrams in kept {
-        assert_eq!(there.deliver(&datagrams[1]), Ok(Came::Whole));
+        assert_eq!(there.deliver(&datagrams[1]), Ok(PieceOutcome::Whole));
     }
     assert_eq!(received(&receiver).len(), AT_ONCE);
     assert_eq!(receiver.recv_queue().outstanding(), 1);
@@ -199,14 +199,14 @@ fn a_whole_message_takes_no_other_s_place() {
     }
     let long: Vec<_> = (0..AT_ONCE as u64).map(|tag| datagrams(&end, &sender, tag, 1000)).collect();
     for datagrams in &long {
-        assert_eq!(there.deliver(&datagrams[0]), Ok(Came::Kept));
+        assert_eq!(there.deliver(&datagrams[0]), Ok(PieceOutcome::Kept));
     }
     // The second finds no receive that is free.
-    for (tag, came) in [(100, Came::Whole), (101, Came::NoReceive)] {
+    for (tag, came) in [(100, PieceOutcome::Whole), (101, PieceOutcome::NoReceive)] {
         assert_eq!(there.deliver(&datagrams(&end, &sender, tag, 10)[0]), Ok(came));
     }
     for datagrams in &long {
-        assert_eq!(there.deliver(&datagrams[1]), Ok(Came::Whole));
+        assert_eq!(there.deliver(&datagrams[1]), Ok(PieceOutcome::Whole));
     }
     assert_eq!(received(&receiver).len(), AT_ONCE + 1);
 }
@@ -231,7 +231,7 @@ fn what_stays_in_pieces_is_given_up() {
             beats += 1;
         }
         assert_eq!(beats, 1 + if slowly { AGE_MAX } else { IDLE_MAX });
-        assert_eq!(there.deliver(&datagrams[next]), Ok(Came::Twice), "it is over");
+        assert_eq!(there.deliver(&datagrams[next]), Ok(PieceOutcome::Twice), "it is over");
         let whole = bytes_of(7, 10);
         sender.post_send(Descriptor::new(whole.clone()).with_tag(7)).unwrap();
         there.deliver(&end.sent()[0]).unwrap();
@@ -296,5 +296,5 @@ fn a_receive_can_be_taken_back_with_a_part_in_it() {
     there.deliver(&datagrams[1]).unwrap();
     assert!(receiver.cancel(ticket));
     assert_eq!(receiver.recv_queue().poll().unwrap().status, Err(ViError::Cancelled));
-    assert_eq!(there.deliver(&datagrams[0]), Ok(Came::Twice));
+    assert_eq!(there.deliver(&datagrams[0]), Ok(PieceOutcome::Twice));
 }

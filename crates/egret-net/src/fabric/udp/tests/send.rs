@@ -3,9 +3,9 @@
 use std::io::IoSlice;
 
 use super::stage::End;
-use crate::fabric::udp::send::{Port, Sender, Stuck, To};
-use crate::fabric::udp::socket::Cut;
-use crate::fabric::udp::wire::{Head, Number};
+use crate::fabric::udp::send::{DatagramPort, Destination, SendBlocked, Sender};
+use crate::fabric::udp::socket::SegmentedSend;
+use crate::fabric::udp::wire::{ConnectionNumber, UdpHead};
 use crate::vi::Descriptor;
 
 #[test]
@@ -87,25 +87,25 @@ struct Way {
 }
 
 impl Way {
-    fn take(&mut self, lens: &[usize]) -> Result<(), Stuck> {
+    fn take(&mut self, lens: &[usize]) -> Result<(), SendBlocked> {
         self.calls += 1;
         if lens.iter().any(|len| *len > self.room) {
-            return Err(Stuck::TooLong { room: self.room });
+            return Err(SendBlocked::TooLong { room: self.room });
         }
         if self.sent.len() + lens.len() > self.capacity {
-            return Err(Stuck::Full);
+            return Err(SendBlocked::Full);
         }
         self.sent.extend(lens);
         Ok(())
     }
 }
 
-impl Port for Way {
-    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), Stuck> {
+impl DatagramPort for Way {
+    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), SendBlocked> {
         self.take(&[slices.iter().map(|slice| slice.len()).sum()])
     }
 
-    fn send_long(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+    fn send_long(&mut self, bytes: &[u8]) -> Result<(), SendBlocked> {
         self.long += 1;
         self.sent.push(bytes.len());
         Ok(())
@@ -115,15 +115,19 @@ impl Port for Way {
         true
     }
 
-    fn send_cut(&mut self, slices: &[IoSlice<'_>], size: u16) -> Result<Cut, Stuck> {
+    fn send_cut(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        size: u16,
+    ) -> Result<SegmentedSend, SendBlocked> {
         let lens: Vec<usize> = slices[0].chunks(size.into()).map(<[u8]>::len).collect();
-        self.take(&lens).map(|()| Cut::Sent)
+        self.take(&lens).map(|()| SegmentedSend::Sent)
     }
 }
 
 fn way() -> (Sender, Way) {
     let way = Way { sent: Vec::new(), long: 0, room: 1400, capacity: 1000, calls: 0 };
-    (Sender::new(To::End(Number(7)), 1400), way)
+    (Sender::new(Destination::End(ConnectionNumber(7)), 1400), way)
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn a_train_leaves_in_one_call_with_a_head_before_each() {
     assert_eq!((way.sent, way.calls), (vec![1000, 1000, 1000, 1000, 1000, 300], 1));
     let heads = train.chunks(1000).map(|datagram| datagram[..16].to_vec());
     let lens = [984, 984, 984, 984, 984, 284];
-    assert!(heads.eq(lens.map(|len| Head::window(Number(7), len).to_vec())));
+    assert!(heads.eq(lens.map(|len| UdpHead::window(ConnectionNumber(7), len).to_vec())));
 }
 
 #[test]

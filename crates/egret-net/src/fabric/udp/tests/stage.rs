@@ -4,16 +4,18 @@ use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use crate::fabric::hub::bytes::Malformed;
-use crate::fabric::hub::end::Open;
-use crate::fabric::udp::datapath::{Conn, Ignored};
-use crate::fabric::udp::recv::Came;
-use crate::fabric::udp::send::{Port, Stuck};
-use crate::fabric::udp::wire::{Datagram, Number};
-use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Machine, Made, Unposted, ViSpec};
+use crate::fabric::common::bytes::Malformed;
+use crate::fabric::common::connection_end::OpenEnd;
+use crate::fabric::udp::datapath::{DataPath, IgnoredPieces};
+use crate::fabric::udp::recv::PieceOutcome;
+use crate::fabric::udp::send::{DatagramPort, SendBlocked};
+use crate::fabric::udp::wire::{ConnectionNumber, UdpDatagram};
+use crate::fabric::{
+    After, ConnId, ConnectRequest, ListenerName, Machine, NewConnection, Unposted, ViSpec,
+};
 use crate::rt::Deadline;
 use crate::vi::{
-    Address, Counters, Keys, Limits, ListenError, Nic, Notices, Posted, Refused, Reliability,
+    Address, Counters, Keys, Limits, Nic, Notices, OpenError, PostError, Posted, Reliability,
     Ticket, Vi, ViError, ViOptions, Wait,
 };
 
@@ -23,7 +25,7 @@ pub(super) struct End(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    conn: Option<Conn>,
+    conn: Option<DataPath>,
     pub outbox: Outbox,
 }
 
@@ -37,14 +39,14 @@ pub(super) struct Outbox {
     pub room: usize,
 }
 
-impl Port for Outbox {
-    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), Stuck> {
+impl DatagramPort for Outbox {
+    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), SendBlocked> {
         let datagram: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         if datagram.len() > self.room {
-            return Err(Stuck::TooLong { room: self.room });
+            return Err(SendBlocked::TooLong { room: self.room });
         }
         if self.datagrams.len() >= self.capacity {
-            return Err(Stuck::Full);
+            return Err(SendBlocked::Full);
         }
         self.datagrams.push(datagram);
         Ok(())
@@ -53,7 +55,7 @@ impl Port for Outbox {
 
 impl End {
     /// An end, and the program's handle of it.
-    pub(super) fn new(make: impl FnOnce(ViSpec) -> Conn, room: usize) -> (Self, Vi) {
+    pub(super) fn new(make: impl FnOnce(ViSpec) -> DataPath, room: usize) -> (Self, Vi) {
         let outbox = Outbox { datagrams: Vec::new(), capacity: usize::MAX, room };
         let end = Self(Arc::new(Mutex::new(Inner { conn: None, outbox })));
         let limits = Limits { queue_depth: DEPTH, ..Limits::least() };
@@ -68,7 +70,7 @@ impl End {
 
     /// One of a connection.
     pub(super) fn of_pair(room: usize) -> (Self, Vi) {
-        Self::new(|spec| Conn::new(spec, Number(TO), room), room)
+        Self::new(|spec| DataPath::new(spec, ConnectionNumber(TO), room), room)
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -81,10 +83,10 @@ impl End {
     }
 
     /// A datagram arrives.
-    pub(super) fn deliver(&self, datagram: &[u8]) -> Result<Came, Malformed> {
-        let (from, piece) = match Datagram::decode(datagram)? {
-            Datagram::Piece { piece, .. } => (0, piece),
-            Datagram::Group { from, piece, .. } => (from, piece),
+    pub(super) fn deliver(&self, datagram: &[u8]) -> Result<PieceOutcome, Malformed> {
+        let (from, piece) = match UdpDatagram::decode(datagram)? {
+            UdpDatagram::Piece { piece, .. } => (0, piece),
+            UdpDatagram::Group { from, piece, .. } => (from, piece),
             other => panic!("{other:?}"),
         };
         Ok(self.work(|conn, _, notices| conn.arrive(from, &piece, notices)))
@@ -98,13 +100,13 @@ impl End {
         self.work(|conn, _, _| conn.beat())
     }
 
-    pub(super) fn ignored(&self) -> Ignored {
+    pub(super) fn ignored(&self) -> IgnoredPieces {
         self.work(|conn, _, _| conn.ignored())
     }
 
     pub(super) fn work<R>(
         &self,
-        body: impl FnOnce(&mut Conn, &mut Outbox, &mut Notices) -> R,
+        body: impl FnOnce(&mut DataPath, &mut Outbox, &mut Notices) -> R,
     ) -> R {
         let mut notices = Notices::default();
         let mut inner = self.inner();
@@ -138,8 +140,8 @@ impl Machine for Stage {
     fn keys(&self) -> &Arc<Keys> {
         &self.keys
     }
-    fn listen(&mut self, _: &ListenerName, _: Reliability) -> Result<(), ListenError> {
-        Err(ListenError::NicDown)
+    fn listen(&mut self, _: &ListenerName, _: Reliability) -> Result<(), OpenError> {
+        Err(OpenError::NicDown)
     }
     fn unlisten(&mut self, _: &ListenerName, _: &mut After) {}
     fn wake_on_arrival(&mut self, _: &ListenerName, waker: Waker) -> Option<Waker> {
@@ -150,17 +152,17 @@ impl Machine for Stage {
         _: &ListenerName,
         _: ViSpec,
         _: &mut After,
-    ) -> Result<Option<Made>, ListenError> {
-        Err(ListenError::NicDown)
+    ) -> Result<Option<NewConnection>, OpenError> {
+        Err(OpenError::NicDown)
     }
     fn connect(&mut self, request: ConnectRequest, after: &mut After) {
-        after.settle(request.promise, Ok(Made::new(ConnId(1), "")));
+        after.settle(request.promise, Ok(NewConnection::new(ConnId(1), "")));
     }
     fn post(&mut self, _: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
         let Inner { conn, outbox } = &mut *self.end.inner();
         match conn {
             Some(conn) => conn.post(posted, outbox, &mut after.notices).map(|_| ()),
-            None => Err(Unposted::new(Refused::Broken(ViError::Closed), posted)),
+            None => Err(Unposted::new(PostError::Broken(ViError::Closed), posted)),
         }
     }
     fn cancel(&mut self, _: ConnId, ticket: Ticket, after: &mut After) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::rt::Instant;
 
-use super::terms::Terms;
+use super::terms::WindowTerms;
 
 /// Acknowledgements travel on the back of any datagram. One goes alone if none went for
 /// a while, if a quarter of the window has come since, or if something is out of order.
@@ -17,7 +17,7 @@ pub(super) struct Acks {
 }
 
 impl Acks {
-    pub(super) fn new(terms: &Terms) -> Self {
+    pub(super) fn new(terms: &WindowTerms) -> Self {
         let quarter = (terms.messages / 4).max(1);
         Self { due: None, unacknowledged: 0, quarter, delay: terms.pace.ack_delay }
     }

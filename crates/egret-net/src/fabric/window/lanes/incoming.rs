@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::fault::{Fault, planted};
-use super::lane::Lane;
-use super::lie::Lie;
-use super::terms::Terms;
-use super::wire::{Ack, Begins, Piece, low, whole};
-use super::{Arrivals, Broken};
+use super::lane::WindowLane;
+use super::terms::WindowTerms;
+use super::violation::WindowViolation;
+use super::wire::{Ack, MessageStart, WindowPiece, low, whole};
+use super::{MessageSink, WindowError};
 
 /// What a piece was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum PieceArrival {
     /// The next one.
     Next,
     /// One is missing before it, or its message has to wait.
@@ -26,12 +26,12 @@ pub(super) enum Heard {
 /// before it are whole. Pieces of later messages wait: fewer than the window has, of no
 /// more bytes than may be under way.
 ///
-/// A message whose turn it is and that [has to wait](Arrivals::begin) is *held*: its first piece
+/// A message whose turn it is and that [has to wait](MessageSink::begin) is *held*: its first piece
 /// is among the early ones, and counts as missing. The peer goes on up to the end of the window,
 /// and then repeats that piece now and then.
 #[derive(Debug)]
-pub(super) struct Incoming {
-    lane: Lane,
+pub(super) struct IncomingLane {
+    lane: WindowLane,
     window: u64,
     bytes_max: u64,
     /// The first piece that has not come, or is held.
@@ -40,15 +40,15 @@ pub(super) struct Incoming {
     told: u64,
     /// Bit `i`: piece `next + i` has come. Bit 0 only if it is held.
     seen: u64,
-    current: Option<Assembly>,
-    early: BTreeMap<u64, Early>,
+    current: Option<MessageAssembly>,
+    early: BTreeMap<u64, EarlyPiece>,
     early_bytes: u64,
 }
 
 /// A message that is put together.
 #[derive(Debug)]
-struct Assembly {
-    lane: Lane,
+struct MessageAssembly {
+    lane: WindowLane,
     len: u64,
     first: u64,
     /// The number of the piece behind its last.
@@ -59,13 +59,13 @@ struct Assembly {
 
 /// A piece of a message whose turn it is not.
 #[derive(Debug)]
-struct Early {
-    begins: Option<Begins>,
+struct EarlyPiece {
+    begins: Option<MessageStart>,
     bytes: Vec<u8>,
 }
 
-impl Incoming {
-    pub(super) fn new(lane: Lane, terms: &Terms) -> Self {
+impl IncomingLane {
+    pub(super) fn new(lane: WindowLane, terms: &WindowTerms) -> Self {
         Self {
             lane,
             window: u64::from(terms.messages),
@@ -112,42 +112,42 @@ impl Incoming {
     /// Takes a piece, and with it the messages that are whole now.
     pub(super) fn hear(
         &mut self,
-        piece: &Piece<'_>,
-        into: &mut impl Arrivals,
-    ) -> Result<Heard, Broken> {
-        let outside = Lie::Outside { lane: self.lane, number: piece.number };
+        piece: &WindowPiece<'_>,
+        into: &mut impl MessageSink,
+    ) -> Result<PieceArrival, WindowError> {
+        let outside = WindowViolation::Outside { lane: self.lane, number: piece.number };
         let number = whole(piece.number, self.next).ok_or(outside)?;
         if number < self.next {
             if planted(Fault::Twice) {
                 self.deliver(number, piece, into);
             }
-            return Ok(Heard::Double);
+            return Ok(PieceArrival::Double);
         }
         if number >= self.told + self.window && !planted(Fault::Boundless) {
             return Err(outside.into());
         }
         let bit = 1_u64.checked_shl(low(number - self.next)).unwrap_or(0);
         if self.seen & bit != 0 {
-            return Ok(Heard::Double);
+            return Ok(PieceArrival::Double);
         }
         if number > self.next && planted(Fault::Overtaken) {
             self.deliver(number, piece, into);
-            return Ok(Heard::Early);
+            return Ok(PieceArrival::Early);
         }
         let next = self.next;
         self.take(number, piece, into)?;
         self.seen |= bit;
         self.settle(into)?;
-        Ok(if number == next && !self.is_held() { Heard::Next } else { Heard::Early })
+        Ok(if number == next && !self.is_held() { PieceArrival::Next } else { PieceArrival::Early })
     }
 
     /// Delivers a message of one piece, whether it is its turn or not: what faults do.
     #[cold]
-    fn deliver(&self, number: u64, piece: &Piece<'_>, into: &mut impl Arrivals) {
+    fn deliver(&self, number: u64, piece: &WindowPiece<'_>, into: &mut impl MessageSink) {
         let Some(begins) = piece.begins.filter(|it| it.len == piece.bytes.len() as u64) else {
             return;
         };
-        if let Ok(Some(_)) = Assembly::begin(self.lane, number, begins, piece.bytes, into) {
+        if let Ok(Some(_)) = MessageAssembly::begin(self.lane, number, begins, piece.bytes, into) {
             let _ = into.end(self.lane);
         }
     }
@@ -156,9 +156,9 @@ impl Incoming {
     fn take(
         &mut self,
         number: u64,
-        piece: &Piece<'_>,
-        into: &mut impl Arrivals,
-    ) -> Result<(), Broken> {
+        piece: &WindowPiece<'_>,
+        into: &mut impl MessageSink,
+    ) -> Result<(), WindowError> {
         if let Some(current) = self.current.as_mut().filter(|current| number < current.end) {
             return current.place(number, piece.begins, piece.bytes, into);
         }
@@ -168,10 +168,10 @@ impl Incoming {
         }
         let bytes = self.early_bytes + piece.bytes.len() as u64;
         if bytes > self.bytes_max && !is_turn && !planted(Fault::Boundless) {
-            return Err(Lie::TooMuch { lane: self.lane, max: self.bytes_max }.into());
+            return Err(WindowViolation::TooMuch { lane: self.lane, max: self.bytes_max }.into());
         }
         self.early_bytes = bytes;
-        let early = Early { begins: piece.begins, bytes: piece.bytes.to_vec() };
+        let early = EarlyPiece { begins: piece.begins, bytes: piece.bytes.to_vec() };
         self.early.insert(number, early);
         Ok(())
     }
@@ -181,12 +181,12 @@ impl Incoming {
     fn begin(
         &mut self,
         number: u64,
-        begins: Option<Begins>,
+        begins: Option<MessageStart>,
         bytes: &[u8],
-        into: &mut impl Arrivals,
-    ) -> Result<bool, Broken> {
-        let begins = begins.ok_or(Lie::Headless(self.lane))?;
-        let new = Assembly::begin(self.lane, number, begins, bytes, into)?;
+        into: &mut impl MessageSink,
+    ) -> Result<bool, WindowError> {
+        let begins = begins.ok_or(WindowViolation::Headless(self.lane))?;
+        let new = MessageAssembly::begin(self.lane, number, begins, bytes, into)?;
         let Some(new) = new else { return Ok(false) };
         while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() < new.end) {
             let (number, early) = entry.remove_entry();
@@ -207,14 +207,14 @@ impl Incoming {
     }
 
     /// Goes on with a message that had to wait. Whether it does not any more.
-    pub(super) fn resume(&mut self, into: &mut impl Arrivals) -> Result<bool, Broken> {
+    pub(super) fn resume(&mut self, into: &mut impl MessageSink) -> Result<bool, WindowError> {
         let before = self.next;
         self.settle(into)?;
         Ok(self.next > before)
     }
 
     /// Goes on to the first piece that is missing, or to a message that has to wait.
-    fn settle(&mut self, into: &mut impl Arrivals) -> Result<(), Broken> {
+    fn settle(&mut self, into: &mut impl MessageSink) -> Result<(), WindowError> {
         loop {
             let Some(current) = &self.current else {
                 let Some(early) = self.early.remove(&self.next) else { return Ok(()) };
@@ -237,18 +237,18 @@ impl Incoming {
     }
 }
 
-impl Assembly {
+impl MessageAssembly {
     /// `None` if the message has to wait.
     fn begin(
-        lane: Lane,
+        lane: WindowLane,
         first: u64,
-        begins: Begins,
+        begins: MessageStart,
         bytes: &[u8],
-        into: &mut impl Arrivals,
-    ) -> Result<Option<Self>, Broken> {
+        into: &mut impl MessageSink,
+    ) -> Result<Option<Self>, WindowError> {
         let (len, unit) = (begins.len, bytes.len() as u64);
         if unit > len || unit == 0 && len > 0 {
-            return Err(Lie::Size { lane, len: unit, due: len }.into());
+            return Err(WindowViolation::Size { lane, len: unit, due: len }.into());
         }
         let pieces = if len == 0 { 1 } else { len.div_ceil(unit) };
         if !into.begin(lane, begins, bytes)? {
@@ -261,17 +261,17 @@ impl Assembly {
     fn place(
         &self,
         number: u64,
-        begins: Option<Begins>,
+        begins: Option<MessageStart>,
         bytes: &[u8],
-        into: &mut impl Arrivals,
-    ) -> Result<(), Broken> {
+        into: &mut impl MessageSink,
+    ) -> Result<(), WindowError> {
         if begins.is_some() {
-            return Err(Lie::Interrupts(self.lane).into());
+            return Err(WindowViolation::Interrupts(self.lane).into());
         }
         let at = (number - self.first) * self.unit;
         let (len, due) = (bytes.len() as u64, self.unit.min(self.len - at));
         if len != due && !planted(Fault::AnySize) {
-            return Err(Lie::Size { lane: self.lane, len, due }.into());
+            return Err(WindowViolation::Size { lane: self.lane, len, due }.into());
         }
         Ok(into.place(self.lane, at, bytes)?)
     }

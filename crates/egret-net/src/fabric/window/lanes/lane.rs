@@ -3,7 +3,7 @@
 /// A lane of a window. None waits for those behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(in crate::fabric::window) enum Lane {
+pub(in crate::fabric::window) enum WindowLane {
     /// How far an end is, requests, and short answers.
     Control = 0,
     /// Messages of the eager class, and the last word of a connection.
@@ -17,7 +17,7 @@ pub(in crate::fabric::window) enum Lane {
 /// How many there are.
 pub(super) const LANES: usize = 4;
 
-impl Lane {
+impl WindowLane {
     /// All of them, the most urgent first.
     pub(in crate::fabric::window) const ALL: [Self; LANES] =
         [Self::Control, Self::Eager, Self::Posted, Self::Answers];

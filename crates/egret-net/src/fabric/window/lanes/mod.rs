@@ -45,16 +45,16 @@
 //! # What a peer can do
 //!
 //! It has the window: its bytes of pieces that wait for one before them, and the memory
-//! that the [landing](crate::vi::Landing) gives to one message in each lane. Whatever
-//! no honest peer sends is a [`Lie`].
+//! that the [landing](crate::vi::DirectPlacement) gives to one message in each lane. Whatever
+//! no honest peer sends is a [`WindowViolation`].
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `terms.rs` | what both ends go by |
-//! | `machine.rs` | datagrams in and out |
-//! | `outgoing.rs`, `under_way.rs`, `rtt.rs`, `congestion.rs` | what is sent, again if need be |
+//! | `window.rs` | datagrams in and out |
+//! | `outgoing.rs`, `in_flight.rs`, `rtt.rs`, `congestion.rs` | what is sent, again if need be |
 //! | `incoming.rs`, `acks.rs` | what arrives, and when to say so |
-//! | `wire.rs` | the bytes (`docs/window-wire.md`) |
+//! | `wire.rs` | the bytes (`docs/wire/window.md`) |
 //! | `fuzzing` | what a fuzzer does, and where messages arrive in tests |
 
 mod acks;
@@ -62,35 +62,36 @@ mod congestion;
 mod counters;
 pub(super) mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
+#[path = "../../../../../../fuzz/models/egret-net/fabric/window/lanes/fuzzing/mod.rs"]
 pub(super) mod fuzzing;
+mod in_flight;
 mod incoming;
 mod lane;
-mod lie;
-mod machine;
 mod outgoing;
 mod rtt;
 mod terms;
 #[cfg(test)]
 mod tests;
-mod under_way;
+mod violation;
+mod window;
 mod wire;
 
 use std::fmt;
 
 #[cfg(test)]
 use counters::WindowCounters;
-pub(super) use lane::Lane;
-pub(super) use lie::Lie;
-pub(super) use machine::Window;
-pub(super) use terms::{Pace, Terms};
-pub(super) use wire::Begins;
+pub(super) use lane::WindowLane;
+pub(super) use terms::{WindowTerms, WindowTiming};
+pub(super) use violation::WindowViolation;
+pub(super) use window::Window;
+pub(super) use wire::MessageStart;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use wire::seal;
 
 use crate::vi::ViError;
 
 /// A message that is sent: it stays as it is until the peer has it.
-pub(super) trait Load: fmt::Debug {
+pub(super) trait MessageSource: fmt::Debug {
     /// Its bytes.
     fn len(&self) -> u64;
     /// Its tag.
@@ -100,32 +101,37 @@ pub(super) trait Load: fmt::Debug {
 }
 
 /// Where messages arrive: one of each lane at a time.
-pub(super) trait Arrivals {
+pub(super) trait MessageSink {
     /// The next message of a lane begins, with its `first` bytes. `false` if it has to wait: then
     /// it begins another time.
-    fn begin(&mut self, lane: Lane, begins: Begins, first: &[u8]) -> Result<bool, Box<ViError>>;
+    fn begin(
+        &mut self,
+        lane: WindowLane,
+        begins: MessageStart,
+        first: &[u8],
+    ) -> Result<bool, Box<ViError>>;
     /// Bytes behind the first ones that belong at this place. They come in any order, and once.
-    fn place(&mut self, lane: Lane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>>;
+    fn place(&mut self, lane: WindowLane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>>;
     /// The message is whole.
-    fn end(&mut self, lane: Lane) -> Result<(), Box<ViError>>;
+    fn end(&mut self, lane: WindowLane) -> Result<(), Box<ViError>>;
 }
 
 /// Why a window ends.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum WindowError {
     /// By what no honest peer sends.
-    Lie(Lie),
+    Lie(WindowViolation),
     /// A message was refused.
     Refused(Box<ViError>),
 }
 
-impl From<Lie> for Broken {
-    fn from(lie: Lie) -> Self {
+impl From<WindowViolation> for WindowError {
+    fn from(lie: WindowViolation) -> Self {
         Self::Lie(lie)
     }
 }
 
-impl From<Box<ViError>> for Broken {
+impl From<Box<ViError>> for WindowError {
     fn from(why: Box<ViError>) -> Self {
         Self::Refused(why)
     }

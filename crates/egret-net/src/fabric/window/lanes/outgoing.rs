@@ -5,28 +5,28 @@ use std::collections::VecDeque;
 
 use crate::rt::Instant;
 
-use super::Load;
+use super::MessageSource;
 use super::congestion::Congestion;
 use super::counters::WindowCounters;
 use super::fault::{Fault, planted};
-use super::lane::Lane;
-use super::lie::Lie;
+use super::in_flight::{LastAcknowledged, PieceRange, PiecesInFlight};
+use super::lane::WindowLane;
 use super::rtt::Rtt;
-use super::terms::Terms;
-use super::under_way::{Cut, Last, UnderWay};
-use super::wire::{Ack, Begins, HEAD_MAX, PIECE, PIECE_MAX, Piece, low};
+use super::terms::WindowTerms;
+use super::violation::WindowViolation;
+use super::wire::{Ack, HEAD_MAX, MessageStart, PIECE, PIECE_MAX, WindowPiece, low};
 
 /// The messages of a lane that the peer has not acknowledged.
 #[derive(Debug)]
-pub(super) struct Outgoing<M> {
-    lane: Lane,
-    terms: Terms,
-    messages: VecDeque<Message<M>>,
+pub(super) struct OutgoingLane<M> {
+    lane: WindowLane,
+    terms: WindowTerms,
+    messages: VecDeque<QueuedMessage<M>>,
     /// The number of the first of them.
     first: u64,
     /// How many of them are cut into pieces to their ends.
     cut: usize,
-    under_way: UnderWay,
+    in_flight: PiecesInFlight,
     congestion: Congestion,
     /// How long it waits for an acknowledgement, while something is under way.
     deadline: Option<Instant>,
@@ -42,7 +42,7 @@ pub(super) struct Outgoing<M> {
 }
 
 #[derive(Debug)]
-struct Message<M> {
+struct QueuedMessage<M> {
     load: M,
     len: u64,
     /// Bytes that were cut off it.
@@ -58,20 +58,20 @@ const LONG: u32 = 1024;
 
 /// What is to be sent next.
 #[derive(Debug, Clone, Copy)]
-enum Due {
-    Again(usize, Cut),
-    New(Cut),
+enum DuePiece {
+    Again(usize, PieceRange),
+    New(PieceRange),
 }
 
-impl<M: Load> Outgoing<M> {
-    pub(super) fn new(lane: Lane, terms: Terms) -> Self {
+impl<M: MessageSource> OutgoingLane<M> {
+    pub(super) fn new(lane: WindowLane, terms: WindowTerms) -> Self {
         Self {
             lane,
             terms,
             messages: VecDeque::new(),
             first: 0,
             cut: 0,
-            under_way: UnderWay::default(),
+            in_flight: PiecesInFlight::default(),
             congestion: Congestion::new(terms.messages),
             deadline: None,
             repeats: 0,
@@ -83,7 +83,7 @@ impl<M: Load> Outgoing<M> {
 
     pub(super) fn send(&mut self, load: M) {
         let len = load.len();
-        self.messages.push_back(Message { load, len, cut: 0, unit: 0 });
+        self.messages.push_back(QueuedMessage { load, len, cut: 0, unit: 0 });
     }
 
     /// From now on datagrams have so many bytes. Messages that are begun keep the size of their
@@ -115,7 +115,7 @@ impl<M: Load> Outgoing<M> {
 
     /// Whether something can be sent only after an acknowledgement.
     pub(super) fn is_held_up(&self) -> bool {
-        let waits = self.cut < self.messages.len() || self.under_way.first_lost().is_some();
+        let waits = self.cut < self.messages.len() || self.in_flight.first_lost().is_some();
         waits && self.due().is_none()
     }
 
@@ -129,7 +129,7 @@ impl<M: Load> Outgoing<M> {
     ) -> bool {
         let mut has_pieces = false;
         while let Some(due) = self.due() {
-            let (Due::Again(_, cut) | Due::New(cut)) = due;
+            let (DuePiece::Again(_, cut) | DuePiece::New(cut)) = due;
             let used = out.len() - start;
             // A piece of a message that was begun when datagrams were larger goes alone.
             let is_alone = used <= HEAD_MAX && cut.size() + HEAD_MAX > self.terms.datagram;
@@ -137,13 +137,13 @@ impl<M: Load> Outgoing<M> {
                 return false;
             }
             if !std::mem::replace(&mut has_pieces, true) {
-                self.under_way.new_datagram();
+                self.in_flight.new_datagram();
             }
             let number = match due {
-                Due::Again(index, _) => self.under_way.again(index, now),
-                Due::New(cut) => self.cut_off(cut, now),
+                DuePiece::Again(index, _) => self.in_flight.again(index, now),
+                DuePiece::New(cut) => self.cut_off(cut, now),
             };
-            let is_new = matches!(due, Due::New(_));
+            let is_new = matches!(due, DuePiece::New(_));
             *if is_new { &mut counters.sent } else { &mut counters.repeated } += 1;
             self.write_piece(number, cut, out);
             if self.deadline.is_none() {
@@ -154,21 +154,21 @@ impl<M: Load> Outgoing<M> {
     }
 
     #[inline]
-    fn due(&self) -> Option<Due> {
+    fn due(&self) -> Option<DuePiece> {
         // Most lanes have nothing most of the time.
-        if self.messages.is_empty() || self.under_way.flying() >= self.congestion.window() {
+        if self.messages.is_empty() || self.in_flight.flying() >= self.congestion.window() {
             return None;
         }
-        if let Some((index, cut)) = self.under_way.first_lost() {
-            return Some(Due::Again(index, cut));
+        if let Some((index, cut)) = self.in_flight.first_lost() {
+            return Some(DuePiece::Again(index, cut));
         }
         let message = self.messages.get(self.cut)?;
         let left = message.len - message.cut;
         let unit = if message.cut == 0 { self.terms.unit() } else { message.unit };
         let len = unit.min(left);
-        let fits = self.under_way.len() < self.terms.messages as usize
-            && (self.under_way.is_empty() || self.under_way.bytes() + len <= self.terms.bytes);
-        fits.then_some(Due::New(Cut {
+        let fits = self.in_flight.len() < self.terms.messages as usize
+            && (self.in_flight.is_empty() || self.in_flight.bytes() + len <= self.terms.bytes);
+        fits.then_some(DuePiece::New(PieceRange {
             message: self.first + self.cut as u64,
             offset: message.cut,
             len: low(len),
@@ -176,22 +176,22 @@ impl<M: Load> Outgoing<M> {
         }))
     }
 
-    fn cut_off(&mut self, cut: Cut, now: Instant) -> u64 {
+    fn cut_off(&mut self, cut: PieceRange, now: Instant) -> u64 {
         let message = &mut self.messages[self.cut];
         if cut.is_first() {
             message.unit = u64::from(cut.len);
         }
         message.cut += u64::from(cut.len);
         self.cut += usize::from(cut.is_last);
-        self.under_way.push(cut, now)
+        self.in_flight.push(cut, now)
     }
 
-    fn write_piece(&self, number: u64, cut: Cut, out: &mut Vec<u8>) {
+    fn write_piece(&self, number: u64, cut: PieceRange, out: &mut Vec<u8>) {
         let ahead = usize::try_from(cut.message - self.first).expect("it is in the queue");
         let message = &self.messages[ahead];
-        let begins = Begins { len: message.len, tag: message.load.tag() };
+        let begins = MessageStart { len: message.len, tag: message.load.tag() };
         let begins = cut.is_first().then_some(begins);
-        Piece::write_head(self.lane, low(number), begins, cut.len, out);
+        WindowPiece::write_head(self.lane, low(number), begins, cut.len, out);
         message.load.append(cut.offset, cut.len as usize, out);
     }
 
@@ -207,7 +207,7 @@ impl<M: Load> Outgoing<M> {
     }
 
     fn wait(&mut self, now: Instant, rtt: &Rtt) {
-        let is_waiting = !self.under_way.is_empty();
+        let is_waiting = !self.in_flight.is_empty();
         let pace = &self.terms.pace;
         self.deadline = is_waiting.then(|| {
             let is_probe = !self.has_probed && self.doublings == 0;
@@ -245,14 +245,14 @@ impl<M: Load> Outgoing<M> {
             && rtt.probe(&self.terms.pace).is_some()
         {
             // The end of what was sent may be lost, which nothing overtakes.
-            self.under_way.lose_first();
+            self.in_flight.lose_first();
             self.wait(now, rtt);
             counters.probes += 1;
             return;
         }
-        self.under_way.lose_all();
+        self.in_flight.lose_all();
         if !planted(Fault::Storm) {
-            self.congestion.silent(self.under_way.next());
+            self.congestion.silent(self.in_flight.next());
         }
         self.is_heard &= self.repeats > 0;
         self.repeats = self.repeats.saturating_add(1);
@@ -269,11 +269,11 @@ impl<M: Load> Outgoing<M> {
         (ack, is_held): (Ack, bool),
         rtt: &mut Rtt,
         done: &mut VecDeque<M>,
-    ) -> Result<(), Lie> {
-        if self.under_way.is_as_told(ack) {
+    ) -> Result<(), WindowViolation> {
+        if self.in_flight.is_as_told(ack) {
             return Ok(());
         }
-        let news = self.under_way.acknowledge(self.lane, now, (ack, is_held), rtt)?;
+        let news = self.in_flight.acknowledge(self.lane, now, (ack, is_held), rtt)?;
         if news.pieces == 0 {
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl<M: Load> Outgoing<M> {
         }
         self.wait(now, rtt);
         self.congestion.acknowledged(news.pieces);
-        self.under_way.lose_overtaken(&mut self.congestion);
+        self.in_flight.lose_overtaken(&mut self.congestion);
         self.first += news.messages as u64;
         self.cut -= news.messages;
         done.extend(self.messages.drain(..news.messages).map(|message| message.load));
@@ -292,7 +292,7 @@ impl<M: Load> Outgoing<M> {
 
     /// Patience is what it was when the round trip is measured, or when a repeat seems to
     /// have been answered in the usual time.
-    fn heard_after(&mut self, last: Last, rtt: &mut Rtt) {
+    fn heard_after(&mut self, last: LastAcknowledged, rtt: &mut Rtt) {
         if !last.is_repeated {
             rtt.measure(last.after_ns);
         }
@@ -314,7 +314,7 @@ impl<M: Load> Outgoing<M> {
     /// Whether a piece that not every path carries was repeated in vain, to a peer that lives.
     pub(super) fn loses_long(&self) -> bool {
         let is_doubtful = self.repeats >= DOUBTFUL && self.is_heard;
-        is_doubtful && self.under_way.first().is_some_and(|cut| cut.len > LONG)
+        is_doubtful && self.in_flight.first().is_some_and(|cut| cut.len > LONG)
     }
 
     /// The peer has said that it cannot get on by itself, which is a sign of life.
@@ -326,29 +326,29 @@ impl<M: Load> Outgoing<M> {
     pub(super) fn end(&mut self) -> impl Iterator<Item = M> {
         let messages = std::mem::take(&mut self.messages);
         self.first += messages.len() as u64;
-        self.under_way.clear();
+        self.in_flight.clear();
         (self.cut, self.deadline, self.repeats, self.has_probed) = (0, None, 0, false);
         messages.into_iter().map(|message| message.load)
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn check(&self) {
-        self.under_way.check();
-        assert_eq!(self.deadline.is_none(), self.under_way.is_empty(), "who waits for what");
-        assert!(self.under_way.len() <= self.terms.messages as usize, "too many pieces");
+        self.in_flight.check();
+        assert_eq!(self.deadline.is_none(), self.in_flight.is_empty(), "who waits for what");
+        assert!(self.in_flight.len() <= self.terms.messages as usize, "too many pieces");
         let bytes_max = self.terms.bytes.max(self.terms.unit());
-        assert!(self.under_way.bytes() <= bytes_max, "too many bytes");
+        assert!(self.in_flight.bytes() <= bytes_max, "too many bytes");
         assert!(self.cut <= self.messages.len(), "a message that is not there");
     }
 
     /// As if so many pieces had been sent and acknowledged.
     #[cfg(test)]
     pub(super) fn skip(&mut self, pieces: u64) {
-        self.under_way.skip(pieces);
+        self.in_flight.skip(pieces);
     }
 }
 
-impl Cut {
+impl PieceRange {
     fn is_first(&self) -> bool {
         self.offset == 0
     }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::terms::Pace;
+use super::terms::WindowTiming;
 
 /// The round trip as measured, in the manner of Jacobson: a moving average, and one of
 /// how far the measurements are from it.
 #[derive(Debug, Default)]
 pub(super) struct Rtt {
-    measured: Option<Measured>,
+    measured: Option<RttEstimate>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Measured {
+struct RttEstimate {
     mean_ns: u64,
     spread_ns: u64,
     least_ns: u64,
@@ -23,8 +23,8 @@ impl Rtt {
     pub(super) fn measure(&mut self, sample_ns: u64) {
         let sample = sample_ns.min(TOP_NS);
         let new = match self.measured {
-            None => Measured { mean_ns: sample, spread_ns: sample / 2, least_ns: sample },
-            Some(old) => Measured {
+            None => RttEstimate { mean_ns: sample, spread_ns: sample / 2, least_ns: sample },
+            Some(old) => RttEstimate {
                 mean_ns: (old.mean_ns * 7 + sample) / 8,
                 spread_ns: (old.spread_ns * 3 + old.mean_ns.abs_diff(sample)) / 4,
                 least_ns: old.least_ns.min(sample),
@@ -39,21 +39,21 @@ impl Rtt {
     }
 
     /// Whether a round trip of this length is nothing new.
-    pub(super) fn is_usual(&self, pace: &Pace, after_ns: u64) -> bool {
+    pub(super) fn is_usual(&self, pace: &WindowTiming, after_ns: u64) -> bool {
         self.measured.is_some_and(|measured| after_ns >= measured.least_ns)
             && Duration::from_nanos(after_ns) <= self.patience(pace, 0)
     }
 
     /// How long to wait for an acknowledgement before the first piece is sent again, to learn what has
     /// come; `None` if no round trip was measured, or that is no sooner than all counts as lost.
-    pub(super) fn probe(&self, pace: &Pace) -> Option<Duration> {
-        let Measured { mean_ns, spread_ns, .. } = self.measured?;
+    pub(super) fn probe(&self, pace: &WindowTiming) -> Option<Duration> {
+        let RttEstimate { mean_ns, spread_ns, .. } = self.measured?;
         let probe = Duration::from_nanos(mean_ns + spread_ns * 4) + pace.ack_delay * 2;
         (probe < self.patience(pace, 0)).then_some(probe)
     }
 
     /// How long to wait for an acknowledgement after so many times in vain.
-    pub(super) fn patience(&self, pace: &Pace, doublings: u32) -> Duration {
+    pub(super) fn patience(&self, pace: &WindowTiming, doublings: u32) -> Duration {
         let once = match self.measured {
             None => pace.repeat_min * 5,
             Some(measured) => Duration::from_nanos(measured.mean_ns + measured.spread_ns * 4),

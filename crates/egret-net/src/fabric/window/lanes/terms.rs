@@ -7,7 +7,7 @@ use super::wire;
 /// What both ends go by. They must have the same: what one end may send is what the
 /// other expects, and an end that sends more is a liar.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::fabric::window) struct Terms {
+pub(in crate::fabric::window) struct WindowTerms {
     /// Pieces under way in each lane, from 1 to [`Self::MESSAGES_MAX`].
     pub(in crate::fabric::window) messages: u32,
     /// Bytes under way in each lane. One piece may always be.
@@ -16,12 +16,12 @@ pub(in crate::fabric::window) struct Terms {
     /// this, and it may change.
     pub(in crate::fabric::window) datagram: usize,
     /// How long to wait. The ends may differ in this.
-    pub(in crate::fabric::window) pace: Pace,
+    pub(in crate::fabric::window) pace: WindowTiming,
 }
 
 /// How long an end waits for what.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::fabric::window) struct Pace {
+pub(in crate::fabric::window) struct WindowTiming {
     /// How long an acknowledgement waits for something to travel with.
     pub(in crate::fabric::window) ack_delay: Duration,
     /// A piece is not repeated sooner for want of an acknowledgement.
@@ -32,7 +32,7 @@ pub(in crate::fabric::window) struct Pace {
     pub(in crate::fabric::window) repeats_max: u32,
 }
 
-impl Terms {
+impl WindowTerms {
     /// One acknowledgement has room for that many pieces behind the first missing one.
     pub(in crate::fabric::window) const MESSAGES_MAX: u32 = 64;
     /// Room for the heads, and for some bytes.
@@ -52,7 +52,7 @@ impl Terms {
     }
 }
 
-impl Default for Pace {
+impl Default for WindowTiming {
     /// For networks within a building: a round trip is far below ten milliseconds, and
     /// what takes longer is a peer that is not scheduled. Silence is then what lasts
     /// about six seconds.

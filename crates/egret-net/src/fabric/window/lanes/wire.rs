@@ -1,8 +1,8 @@
-//! The bytes of a datagram; `docs/window-wire.md` has them in words.
+//! The bytes of a datagram; `docs/wire/window.md` has them in words.
 
 use super::fault::{Fault, planted};
-use super::lane::{LANES, Lane};
-use super::lie::Lie;
+use super::lane::{LANES, WindowLane};
+use super::violation::WindowViolation;
 
 /// Bytes of a head without gaps.
 pub(super) const HEAD: usize = 16 + LANES * 4;
@@ -24,7 +24,7 @@ const FLAGS: usize = 5;
 
 /// What every datagram begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct DatagramHead {
     /// Of all datagrams that an end has sent, repeats included, none has the same.
     pub(super) number: u64,
     /// Whether a message waits at the sender of this until there is a place for it: what the sender
@@ -46,22 +46,22 @@ pub(super) struct Ack {
 
 /// A piece of a message as it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece<'a> {
-    pub(super) lane: Lane,
+pub(super) struct WindowPiece<'a> {
+    pub(super) lane: WindowLane,
     pub(super) number: u32,
     /// If it is the first piece of its message.
-    pub(super) begins: Option<Begins>,
+    pub(super) begins: Option<MessageStart>,
     pub(super) bytes: &'a [u8],
 }
 
 /// What the first piece of a message says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::fabric::window) struct Begins {
+pub(in crate::fabric::window) struct MessageStart {
     pub(in crate::fabric::window) len: u64,
     pub(in crate::fabric::window) tag: u64,
 }
 
-impl Head {
+impl DatagramHead {
     /// Begins a datagram, to be [sealed](seal).
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let gaps = |flags, lane: usize| flags | u8::from(self.acks[lane].bits != 0) << (lane + 1);
@@ -78,12 +78,12 @@ impl Head {
     }
 
     /// Reads the head of an [intact](is_intact) datagram; the pieces are left in `from`.
-    pub(super) fn read(from: &mut &[u8]) -> Result<Self, Lie> {
+    pub(super) fn read(from: &mut &[u8]) -> Result<Self, WindowViolation> {
         let [_, _, _, _, version, flags, 0, 0] = take(from)? else {
-            return Err(Lie::Malformed("something is where nothing should be"));
+            return Err(WindowViolation::Malformed("something is where nothing should be"));
         };
         if version != VERSION || flags >= 1 << 6 {
-            return Err(Lie::Malformed("another version"));
+            return Err(WindowViolation::Malformed("another version"));
         }
         let number = u64::from_le_bytes(take(from)?);
         let mut acks = [Ack::default(); LANES];
@@ -100,10 +100,10 @@ impl Head {
     }
 }
 
-fn gaps(bits: u64) -> Result<u64, Lie> {
+fn gaps(bits: u64) -> Result<u64, WindowViolation> {
     match bits {
-        0 => Err(Lie::Malformed("a gap with nothing behind it")),
-        _ if bits & 1 != 0 => Err(Lie::Malformed("a gap that is none")),
+        0 => Err(WindowViolation::Malformed("a gap with nothing behind it")),
+        _ if bits & 1 != 0 => Err(WindowViolation::Malformed("a gap that is none")),
         _ => Ok(bits),
     }
 }
@@ -129,12 +129,12 @@ pub(super) fn is_intact(datagram: &[u8]) -> bool {
     }
 }
 
-impl<'a> Piece<'a> {
+impl<'a> WindowPiece<'a> {
     /// Writes what stands before the bytes of a piece.
     pub(super) fn write_head(
-        lane: Lane,
+        lane: WindowLane,
         number: u32,
-        begins: Option<Begins>,
+        begins: Option<MessageStart>,
         len: u32,
         out: &mut Vec<u8>,
     ) {
@@ -148,30 +148,31 @@ impl<'a> Piece<'a> {
     }
 
     /// Reads the next piece; `None` at the end.
-    pub(super) fn read(from: &mut &'a [u8]) -> Result<Option<Self>, Lie> {
+    pub(super) fn read(from: &mut &'a [u8]) -> Result<Option<Self>, WindowViolation> {
         if from.is_empty() {
             return Ok(None);
         }
         let number = u32::from_le_bytes(take(from)?);
         let word = u32::from_le_bytes(take(from)?);
-        let lane = Lane::ALL.get((word >> 24 & 0x7f) as usize);
-        let lane = *lane.ok_or(Lie::Malformed("there is no such lane"))?;
+        let lane = WindowLane::ALL.get((word >> 24 & 0x7f) as usize);
+        let lane = *lane.ok_or(WindowViolation::Malformed("there is no such lane"))?;
         let begins = match word >> 31 {
             0 => None,
-            _ => Some(Begins {
+            _ => Some(MessageStart {
                 len: u64::from_le_bytes(take(from)?),
                 tag: u64::from_le_bytes(take(from)?),
             }),
         };
-        let cut = || Lie::Malformed("it ends in the middle of a piece");
+        let cut = || WindowViolation::Malformed("it ends in the middle of a piece");
         let (bytes, rest) = from.split_at_checked((word & 0xff_ffff) as usize).ok_or_else(cut)?;
         *from = rest;
         Ok(Some(Self { lane, number, begins, bytes }))
     }
 }
 
-fn take<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], Lie> {
-    let (bytes, rest) = from.split_first_chunk().ok_or(Lie::Malformed("it ends too soon"))?;
+fn take<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], WindowViolation> {
+    let (bytes, rest) =
+        from.split_first_chunk().ok_or(WindowViolation::Malformed("it ends too soon"))?;
     *from = rest;
     Ok(*bytes)
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::conn::Conn;
-use super::super::driver::Windowed;
-use super::super::frame::Frame;
-use super::super::lanes::{Lane, Pace, Terms, Window, seal};
+use super::super::datapath::DataPath;
+use super::super::driver::WindowMachine;
+use super::super::lanes::{Window, WindowLane, WindowTerms, WindowTiming, seal};
 use super::super::send::Parcel;
+use super::super::wire::WindowFrame;
 use crate::buf::Pool;
-use crate::fabric::hub::eager::{Drained, EagerIn};
-use crate::fabric::hub::end::Open;
+use crate::fabric::common::connection_end::OpenEnd;
+use crate::fabric::common::eager::{DrainedUnits, EagerIn};
 use crate::fabric::sim::Sim;
 use crate::fabric::{Machine, ViSpec};
 use crate::rt::Instant;
@@ -23,7 +23,7 @@ const DATAGRAM: usize = 1400;
 
 /// An end, and what was posted to it.
 struct End {
-    conn: Conn,
+    conn: DataPath,
     posts: Below,
     keys: Arc<Keys>,
     notices: Notices,
@@ -33,7 +33,7 @@ impl End {
     fn new(keys: &Arc<Keys>) -> Self {
         let (posts, keys) = (Below::new(), Arc::clone(keys));
         let ViSpec { vi, drain, .. } = ViSpec::new(Reliability::Delivery, 1);
-        let conn = Conn::new(DATAGRAM, EagerIn::new(vi, drain));
+        let conn = DataPath::new(DATAGRAM, EagerIn::new(vi, drain));
         Self { conn, posts, keys, notices: Notices::default() }
     }
 
@@ -111,7 +111,7 @@ fn how_far_an_end_is_goes_with_its_message() {
     b.hear(&a.say()).unwrap();
     b.post(Op::Send, 4);
     b.conn.feed(NOW, &b.keys, false);
-    assert_eq!(b.conn.window.waiting(Lane::Control), 0, "nothing but the message");
+    assert_eq!(b.conn.window.waiting(WindowLane::Control), 0, "nothing but the message");
     let answer = datagrams(&mut b.conn.window);
     assert_eq!(answer.len(), 1);
     assert!(a.conn.cancel(receive, &mut a.notices) && a.posts.take().is_some());
@@ -136,7 +136,7 @@ pub(super) fn what_a_liar_acknowledges_comes_back() {
     lie[28] = 1;
     seal(&mut lie);
     let why = a.hear(&[lie]).unwrap_err();
-    assert_eq!(why, ViError::Protocol("an acknowledgement that is a lie"));
+    assert_eq!(why, ViError::Protocol("an acknowledgement of what was never sent"));
     let (_, back) = a.end(&why);
     assert_eq!(back, [Err(why)]);
 }
@@ -147,7 +147,7 @@ fn a_receive_that_a_write_consumes_is_not_to_be_had_back() {
     let nic = Sim::new(1).windowed_nic("a");
     let pool = Pool::new(4096, 1).unwrap();
     let memory = nic.expose(pool.take(4096).unwrap(), Access::WRITE).unwrap();
-    let keys = nic.inside(|machine: &mut Windowed, _| Arc::clone(machine.keys()));
+    let keys = nic.inside(|machine: &mut WindowMachine, _| Arc::clone(machine.keys()));
     for (to, placed) in [(memory.key().at(0), true), (nowhere(), false)] {
         let [mut a, mut b] = pair(&keys);
         let receive = b.post(Op::Recv, 0);
@@ -176,17 +176,22 @@ fn a_receive_that_a_write_consumes_is_not_to_be_had_back() {
 /// A peer that writes and does not acknowledge the answers.
 #[test]
 pub(super) fn answers_to_writes_take_bounded_memory() {
-    let terms = Terms { messages: 64, bytes: 1 << 18, datagram: DATAGRAM, pace: Pace::default() };
+    let terms = WindowTerms {
+        messages: 64,
+        bytes: 1 << 18,
+        datagram: DATAGRAM,
+        pace: WindowTiming::default(),
+    };
     let mut liar: Window<Parcel> = Window::new(terms);
     let mut victim = End::new(&Arc::default());
     for id in 0..1000 {
         liar.send(
-            Lane::Posted,
-            Parcel::new(id, &Frame::Write { secret: 1, offset: 0, notify: None }),
+            WindowLane::Posted,
+            Parcel::new(id, &WindowFrame::Write { secret: 1, offset: 0, notify: None }),
         );
     }
     let mut heard = Ok(());
-    while liar.kept(Lane::Posted) > 0 && heard.is_ok() {
+    while liar.kept(WindowLane::Posted) > 0 && heard.is_ok() {
         let said = datagrams(&mut liar);
         assert!(!said.is_empty(), "it is told that they have come");
         heard = victim.hear(&said);
@@ -200,17 +205,22 @@ pub(super) fn answers_to_writes_take_bounded_memory() {
 /// A peer that drains eager messages and does not acknowledge them.
 #[test]
 pub(super) fn eager_messages_take_bounded_memory() {
-    let terms = Terms { messages: 64, bytes: 1 << 18, datagram: DATAGRAM, pace: Pace::default() };
+    let terms = WindowTerms {
+        messages: 64,
+        bytes: 1 << 18,
+        datagram: DATAGRAM,
+        pace: WindowTiming::default(),
+    };
     let mut liar: Window<Parcel> = Window::new(terms);
     let mut victim = End::new(&Arc::default());
     for count in 1..100_000 {
         victim.conn.send(vi::Lane::Talk, 0, &[]).expect("it says that it drains");
         if victim.conn.is_flooded() {
-            assert!(victim.conn.window.kept(Lane::Eager) > 4608, "it may be honest");
+            assert!(victim.conn.window.kept(WindowLane::Eager) > 4608, "it may be honest");
             return;
         }
-        let drained = Frame::Counts(0, Drained(count));
-        liar.send(Lane::Control, Parcel::new(0, &drained));
+        let drained = WindowFrame::Counts(0, DrainedUnits(count));
+        liar.send(WindowLane::Control, Parcel::new(0, &drained));
         let said = datagrams(&mut liar);
         victim.hear(&said).unwrap();
         for datagram in victim.say() {

@@ -1,8 +1,8 @@
 //! What the fuzzer calls, over inputs of which each run sees the same.
 
 use super::super::fuzzing::ends;
-use crate::fabric::hub::fuzzed::Still;
-use crate::rt::World;
+use crate::fabric::common::fuzzed::Still;
+use crate::rt::Runtime;
 
 #[test]
 fn whatever_a_peer_says_the_buffers_come_back() {

@@ -1,11 +1,11 @@
 //! A nic with windows, over worlds and networks that lose.
 
 mod asleep;
+mod closing;
 mod conformance;
 mod ends;
 mod fuzzed;
 mod hostile;
-mod leaving;
 mod planted;
 mod processes;
 mod silent;

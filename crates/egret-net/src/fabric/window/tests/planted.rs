@@ -2,8 +2,8 @@
 
 use super::super::fault::{Fault, caught};
 use super::super::lanes::fault::Fault as Lanes;
-use super::{asleep, conformance, ends, hostile, leaving, silent};
-use crate::fabric::hub::fault::Fault as Eager;
+use super::{asleep, closing, conformance, ends, hostile, silent};
+use crate::fabric::common::fault::Fault as Eager;
 
 #[test]
 fn every_fault_is_caught() {
@@ -12,21 +12,21 @@ fn every_fault_is_caught() {
         assert!(caught(fault, run), "{fault:?} goes unnoticed");
     }
     let tests: &[(Fault, fn())] = &[
-        (Fault::LeavesAtOnce, leaving::what_was_sent_before_the_end_arrives_before_it),
+        (Fault::LeavesAtOnce, closing::what_was_sent_before_the_end_arrives_before_it),
         (
             Fault::DeafToGoodbye,
-            leaving::ends_that_close_at_the_same_time_do_not_wait_for_each_other,
+            closing::ends_that_close_at_the_same_time_do_not_wait_for_each_other,
         ),
-        (Fault::LingersOn, leaving::a_peer_that_lives_and_takes_nothing_is_not_waited_for),
-        (Fault::LingerAll, leaving::a_nic_waits_for_a_bounded_number_of_peers),
+        (Fault::LingersOn, closing::a_peer_that_lives_and_takes_nothing_is_not_waited_for),
+        (Fault::LingerAll, closing::a_nic_waits_for_a_bounded_number_of_peers),
         (Fault::CountsBelieved, hostile::nobody_takes_what_was_never_sent),
         (Fault::AnswersUnbounded, ends::answers_to_writes_take_bounded_memory),
         (Fault::EagerUnbounded, ends::eager_messages_take_bounded_memory),
         (Fault::GoodbyeUncounted, ends::what_was_taken_before_the_end_is_known_with_it),
         (Fault::AnswersDropped, ends::what_was_taken_before_the_end_is_known_with_it),
         (Fault::AcknowledgedLost, ends::what_a_liar_acknowledges_comes_back),
-        (Fault::ShutsCongested, leaving::what_was_sent_before_the_nic_went_down_arrives),
-        (Fault::CancelUnmarked, leaving::what_stands_behind_a_cancelled_send_goes),
+        (Fault::ShutsCongested, closing::what_was_sent_before_the_nic_went_down_arrives),
+        (Fault::CancelUnmarked, closing::what_stands_behind_a_cancelled_send_goes),
         (Fault::SleepsOn, asleep::a_sleeper_is_told_of_a_repeat_that_comes_sooner),
     ];
     for (fault, test) in tests {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::conn::SILENT;
-use super::leaving::{go_on, pair};
-use crate::fabric::sim::{Planted, Sim};
+use super::super::datapath::SILENT;
+use super::closing::{go_on, pair};
+use crate::fabric::sim::{Fault, Sim};
 use crate::vi::Lane;
 
 #[test]
@@ -12,7 +12,7 @@ pub(super) fn who_acknowledges_nothing_is_dead() {
     let sim = Sim::new(1);
     let (nics, [here, _there]) = pair(&sim, 0.0);
     // What is below finds out by itself, sooner.
-    sim.plant(Planted::NeverDies);
+    sim.plant(Fault::NeverDies);
     sim.links().loss(1.0);
     here.send_eager(Lane::Talk, 1, &[&[7; 300]]).unwrap();
     let began = sim.elapsed();

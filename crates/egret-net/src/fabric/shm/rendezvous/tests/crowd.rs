@@ -5,12 +5,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::connect;
 
-use super::super::fault::{Fault, caught};
-use super::super::knock::seqpacket;
 use super::super::name::address;
-use super::super::socket::Received;
 use super::*;
-use crate::fabric::greet::{Caller, News, Wanted};
+use crate::fabric::handshake::{Caller, CallerRequest, HandshakeEvent};
+use crate::fabric::shm::fault::{Fault, caught};
+use crate::fabric::shm::socket::ReceivedPacket;
+use crate::fabric::shm::socket::seqpacket;
 use crate::vi::HelloError;
 
 /// Connects and says nothing.
@@ -26,12 +26,12 @@ fn is_waiting(acceptor: &Acceptor) -> bool {
     poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
 }
 
-fn turned(acceptor: &mut Acceptor, now: Instant, until: Instant) -> Turned {
-    acceptor.poll_visitor(now, until).map(|visitor| visitor.is_some()).unwrap_err().why
+fn turned(acceptor: &mut Acceptor, now: Instant, until: Instant) -> RefusedPeerCause {
+    acceptor.poll_proven_peer(now, until).map(|visitor| visitor.is_some()).unwrap_err().why
 }
 
 /// What one is told who greets now.
-fn told(of: OwnedFd) -> KnockError {
+fn told(of: OwnedFd) -> HandshakeAttemptError {
     greet_over(control_of(of), &plain()).poll(lend(&handles(""))).unwrap_err()
 }
 
@@ -40,13 +40,13 @@ fn who_says_nothing_is_sent_away_in_time() {
     let host = unique("silent");
     let mut acceptor = open(&host).unwrap();
     let early = silent(&host);
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
     let _late = silent(&host);
-    assert!(acceptor.poll_visitor(at(1), at(6)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(1), at(6)).unwrap().is_none());
     assert_eq!(acceptor.next_deadline(), Some(at(5)));
-    assert_eq!(turned(&mut acceptor, at(5), at(9)), Turned::Silent);
-    assert!(matches!(told(early), KnockError::Gone { .. }));
-    assert!(acceptor.poll_visitor(at(5), at(9)).unwrap().is_none());
+    assert_eq!(turned(&mut acceptor, at(5), at(9)), RefusedPeerCause::Silent);
+    assert!(matches!(told(early), HandshakeAttemptError::Gone { .. }));
+    assert!(acceptor.poll_proven_peer(at(5), at(9)).unwrap().is_none());
     assert_eq!(acceptor.next_deadline(), Some(at(6)));
 }
 
@@ -56,23 +56,24 @@ fn who_does_not_go_on_greeting_is_sent_away_in_time() {
     let host = unique("mute");
     let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "one")).unwrap();
     let caller = stance(Trust::Cooperating, "one");
-    let wanted = Wanted { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
+    let wanted = CallerRequest { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
     let mut caller = Caller::new(caller.greet, wanted);
     let (wire, end) = Tripwire::new();
     let guest = silent(&host);
     send_raw(&guest, caller.outgoing(), &[end.as_fd(); 3]);
     caller.sent(caller.outgoing().len());
     drop(end);
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
     wire.assert_closed();
-    let Ok(Received::Packet(answer)) = control_of(guest.try_clone().unwrap()).receive() else {
+    let Ok(ReceivedPacket::Packet(answer)) = control_of(guest.try_clone().unwrap()).receive()
+    else {
         panic!("it has not opened too")
     };
-    assert_eq!(caller.feed_step(&answer.bytes), Ok(News::Nothing));
-    assert!(acceptor.poll_visitor(at(4), at(9)).unwrap().is_none());
+    assert_eq!(caller.feed_step(&answer.bytes), Ok(HandshakeEvent::Nothing));
+    assert!(acceptor.poll_proven_peer(at(4), at(9)).unwrap().is_none());
     assert_eq!(acceptor.next_deadline(), Some(at(5)));
-    assert_eq!(turned(&mut acceptor, at(5), at(9)), Turned::Silent);
-    assert!(matches!(control_of(guest).receive(), Ok(Received::Gone)));
+    assert_eq!(turned(&mut acceptor, at(5), at(9)), RefusedPeerCause::Silent);
+    assert!(matches!(control_of(guest).receive(), Ok(ReceivedPacket::Gone)));
 }
 
 #[test]
@@ -83,11 +84,11 @@ fn nonsense_is_sent_away_and_the_door_stays_open() {
     let guest = silent(&host);
     send_raw(&guest, b"GET / HTTP/1.1, a longer line", &[end.as_fd()]);
     drop(end);
-    let away = acceptor.poll_visitor(at(0), at(1)).unwrap_err();
-    assert_eq!(away.why, GreetError::from(HelloError::NotEgret).into());
+    let away = acceptor.poll_proven_peer(at(0), at(1)).unwrap_err();
+    assert_eq!(away.why, HandshakeError::from(HelloError::NotEgret).into());
     let said = away.to_string();
-    assert!(said.ends_with("was turned away: not an egret peer"), "{said}");
-    assert!(matches!(told(guest), KnockError::Gone { .. }), "no words for those");
+    assert!(said.ends_with("was refused: not an egret peer"), "{said}");
+    assert!(matches!(told(guest), HandshakeAttemptError::Gone { .. }), "no words for those");
     wire.assert_closed();
 
     let (step, part) = (b"EGRT\x02\x01\x05\0\x03\0\0\0", b"EGRT\x02\x01");
@@ -95,10 +96,10 @@ fn nonsense_is_sent_away_and_the_door_stays_open() {
         let guest = silent(&host);
         send_raw(&guest, bytes, &[]);
         let why = turned(&mut acceptor, at(0), at(1));
-        assert!(matches!(why, Turned::Greeting(GreetError::Hello(_))), "{why:?}");
+        assert!(matches!(why, RefusedPeerCause::Greeting(HandshakeError::Hello(_))), "{why:?}");
     }
     drop(silent(&host));
-    assert_eq!(turned(&mut acceptor, at(0), at(1)), Turned::Left);
+    assert_eq!(turned(&mut acceptor, at(0), at(1)), RefusedPeerCause::Left);
     visit(&mut acceptor, knock(&host), &handles(""));
 }
 
@@ -107,22 +108,22 @@ fn a_crowd_costs_its_places_and_no_more() {
     let host = unique("crowd");
     let mut acceptor = open(&host).unwrap();
     let mut crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
     let excess = [silent(&host), silent(&host)];
     for guest in excess {
-        assert_eq!(turned(&mut acceptor, at(0), at(5)), Turned::Crowded);
-        assert_eq!(told(guest), refused(Refusal::Crowded));
+        assert_eq!(turned(&mut acceptor, at(0), at(5)), RefusedPeerCause::Crowded);
+        assert_eq!(told(guest), refused(ConnectRefusal::Crowded));
     }
     // One of the crowd greets, and makes room.
     let (mine, late) = (handles(""), control_of(crowd.swap_remove(9)));
     let (_late, visitor) = visit(&mut acceptor, greet_over(late, &plain()), &mine);
-    assert_eq!(visitor.greeting.host, "caller");
+    assert_eq!(visitor.offer.host, "caller");
     let (_knocking, _visitor) = visit(&mut acceptor, knock(&host), &mine);
     // The others are sent away one by one.
     for _ in 1..CROWD.of_one {
-        assert_eq!(turned(&mut acceptor, at(5), at(9)), Turned::Silent);
+        assert_eq!(turned(&mut acceptor, at(5), at(9)), RefusedPeerCause::Silent);
     }
-    assert!(acceptor.poll_visitor(at(5), at(9)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(5), at(9)).unwrap().is_none());
     assert_eq!(acceptor.next_deadline(), None);
 }
 
@@ -132,12 +133,12 @@ fn what_a_guest_sends_too_much_stays_with_the_kernel() {
     let mut acceptor = open(&host).unwrap();
     let (guest, mine) = (silent(&host), handles(""));
     let knock = greet_over(control_of(guest.try_clone().unwrap()), &plain());
-    assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
     let _knock = not_yet(knock, &mine);
     send_raw(&guest, &[9; 64], &[]);
-    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap();
+    let visitor = acceptor.poll_proven_peer(at(0), at(1)).unwrap().unwrap();
     let (control, _) = visitor.accept(&terms(), lend(&mine)).unwrap();
-    assert!(matches!(control.poll(), Err(ControlError::Protocol { .. })));
+    assert!(matches!(control.poll(), Err(ControlSocketError::Protocol { .. })));
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_visitor_that_left_is_not_accepted() {
     drop(knocking);
     assert!(visitor.is_gone());
     let accepted = visitor.accept(&terms(), lend(&mine));
-    assert!(matches!(accepted, Err(ControlError::PeerGone { .. })));
+    assert!(matches!(accepted, Err(ControlSocketError::PeerGone { .. })));
 }
 
 #[test]
@@ -159,9 +160,9 @@ fn a_busy_door_says_so() {
     let mut waiting = Vec::new();
     loop {
         match start(&host).unwrap() {
-            Started::Knocking(knock) => waiting.push(knock),
-            Started::Busy => break,
-            Started::Nobody => panic!("the acceptor is open"),
+            AttemptStart::Started(knock) => waiting.push(knock),
+            AttemptStart::Busy => break,
+            AttemptStart::Nobody => panic!("the acceptor is open"),
         }
         assert!(waiting.len() < 10_000, "a bound that the kernel keeps");
     }
@@ -169,8 +170,8 @@ fn a_busy_door_says_so() {
     let mut away = 0;
     while is_waiting(&acceptor) {
         acceptor.turn();
-        if let Err(turned) = acceptor.poll_visitor(at(0), at(1)) {
-            assert_eq!(turned.why, Turned::Crowded);
+        if let Err(turned) = acceptor.poll_proven_peer(at(0), at(1)) {
+            assert_eq!(turned.why, RefusedPeerCause::Crowded);
             away += 1;
         }
     }
@@ -179,8 +180,10 @@ fn a_busy_door_says_so() {
     let mut heard = 0;
     for knock in waiting {
         match knock.poll(lend(&mine)) {
-            Ok(_) => heard += usize::from(acceptor.poll_visitor(at(0), at(1)).unwrap().is_some()),
-            Err(why) => assert_eq!(why, refused(Refusal::Crowded)),
+            Ok(_) => {
+                heard += usize::from(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_some());
+            }
+            Err(why) => assert_eq!(why, refused(ConnectRefusal::Crowded)),
         }
     }
     assert_eq!(heard, CROWD.of_one);
@@ -196,11 +199,11 @@ fn the_silent_keep_nobody_out() {
     let host = unique("mute-crowd");
     let mut acceptor = open(&host).unwrap();
     let mut crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
     let start = greet_over(control_of(silent(&host)), &plain());
-    let away = acceptor.poll_visitor(later(0, 10), at(5)).map(drop).unwrap_err();
-    assert_eq!(away.why, Turned::Displaced);
-    assert_eq!(told(crowd.remove(0)), refused(Refusal::Crowded));
+    let away = acceptor.poll_proven_peer(later(0, 10), at(5)).map(drop).unwrap_err();
+    assert_eq!(away.why, RefusedPeerCause::Displaced);
+    assert_eq!(told(crowd.remove(0)), refused(ConnectRefusal::Crowded));
     visit(&mut acceptor, start, &handles(""));
 }
 
@@ -210,17 +213,17 @@ fn who_has_spoken_does_not_give_way() {
     let host = unique("spoken");
     let mut acceptor = open(&host).unwrap();
     let crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
     let first = crowd[0].try_clone().unwrap();
     let newcomer = silent(&host);
     let first = greet_over(control_of(first), &plain());
     let mine = handles("");
     let knock = not_yet(first, &mine);
     while is_waiting(&acceptor) {
-        _ = acceptor.poll_visitor(later(0, 10), at(5));
+        _ = acceptor.poll_proven_peer(later(0, 10), at(5));
     }
     let (_first, visitor) = visit(&mut acceptor, knock, &mine);
-    assert_eq!(visitor.greeting.host, "caller");
+    assert_eq!(visitor.offer.host, "caller");
     drop(newcomer);
 }
 
@@ -230,10 +233,10 @@ pub(super) fn a_process_has_its_share() {
     let mut acceptor = open(&host).unwrap();
     let crowd = Crowd::new(&host, CROWD.all);
     for _ in 0..2 * CROWD.all {
-        _ = acceptor.poll_visitor(at(0), at(5));
+        _ = acceptor.poll_proven_peer(at(0), at(5));
     }
     let own = silent(&host);
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none(), "there is a place");
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none(), "there is a place");
     visit(&mut acceptor, greet_over(control_of(own), &plain()), &handles(""));
     drop(crowd);
 }
@@ -286,7 +289,7 @@ fn a_process_that_is_silent() {
 
 /// Has the acceptor see to whoever is there, by turns of which each begins a bounded number of
 /// handshakes. How many were begun.
-fn hear_all(acceptor: &mut Acceptor, stance: &Stance) -> usize {
+fn hear_all(acceptor: &mut Acceptor, stance: &ShmRequirements) -> usize {
     let begun = || usize::try_from(stance.greet.handshakes()).unwrap();
     let all = begun();
     while is_waiting(acceptor) {
@@ -294,7 +297,7 @@ fn hear_all(acceptor: &mut Acceptor, stance: &Stance) -> usize {
         acceptor.turn();
         // As often as a nic asks at most, and more.
         for _ in 0..4 * HANDSHAKES_AT_ONCE {
-            assert!(!matches!(acceptor.poll_visitor(at(0), at(1)), Ok(Some(_))), "nobody asks");
+            assert!(!matches!(acceptor.poll_proven_peer(at(0), at(1)), Ok(Some(_))), "nobody asks");
         }
         let begun = begun() - before;
         assert!(begun <= HANDSHAKES_AT_ONCE, "{begun} in one turn");
@@ -323,7 +326,7 @@ pub(super) fn handshakes_that_come_to_nothing_count() {
     let (host, stance) = (unique("spoiled"), plain());
     let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
     let spoiled = |_| {
-        let wanted = Wanted { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
+        let wanted = CallerRequest { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
         let opening = Caller::new(plain().greet, wanted).outgoing().to_vec();
         let guest = silent(&host);
         send_raw(&guest, &[&opening[..], &[7; 9]].concat(), &[]);
@@ -352,10 +355,10 @@ fn a_newcomer_that_is_not_watched_costs_nobody_its_visit() {
     let mut outcome = None;
     acceptor.turn();
     let panicked = caught(Fault::WatchRefused, || {
-        outcome = Some(acceptor.poll_visitor(later(0, 500), at(5)));
+        outcome = Some(acceptor.poll_proven_peer(later(0, 500), at(5)));
     });
     assert!(!panicked);
     let visitor = outcome.unwrap().unwrap().expect("it has asked");
-    assert_eq!(visitor.greeting.host, "caller");
-    assert_eq!(told(newcomer), refused(Refusal::Crowded));
+    assert_eq!(visitor.offer.host, "caller");
+    assert_eq!(told(newcomer), refused(ConnectRefusal::Crowded));
 }

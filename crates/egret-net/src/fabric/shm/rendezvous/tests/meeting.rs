@@ -10,19 +10,19 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
     let (host, listening) = (unique("accepted"), plain());
     let host_key = listening.key();
     let mut acceptor = Acceptor::open(&host, listening).unwrap();
-    assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
     let (near, far) = (handles("near"), handles("far"));
     let caller = plain();
-    let knocking = knocking(Knock::start(call(&host), &caller).unwrap());
+    let knocking = knocking(HandshakeAttempt::start(call(&host), &caller).unwrap());
     assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG));
     let (knocking, visitor) = visit(&mut acceptor, not_yet(knocking, &near), &near);
-    assert_eq!((&visitor.hello, &visitor.greeting), (&hello(), &greeting("caller")));
+    assert_eq!((&visitor.hello, &visitor.offer), (&hello(), &greeting("caller")));
     assert_eq!(visitor.key, caller.key());
     assert_eq!(visitor.peer().pid.unsigned_abs(), std::process::id());
     assert!(visitor.peer().pidfd().is_some() && !visitor.is_gone());
     assert_eq!(text_of(&visitor.handles.control), "near");
 
-    let answer = Terms { depth: 65, ..terms() };
+    let answer = SegmentTerms { depth: 65, ..terms() };
     let (control, theirs) = visitor.accept(&answer, lend(&far)).unwrap();
     assert_eq!(text_of(&theirs.control), "near");
     assert!(becomes(&knocking.fd(), PollFlags::IN, LONG));
@@ -33,13 +33,13 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
     assert!(becomes(&far.bell, PollFlags::IN, LONG), "the bell rings");
     assert!(accepted.control.poll().unwrap().is_none());
     drop(control);
-    assert!(matches!(accepted.control.poll(), Err(ControlError::PeerGone { .. })));
+    assert!(matches!(accepted.control.poll(), Err(ControlSocketError::PeerGone { .. })));
 }
 
 #[test]
 fn a_name_is_taken_once_and_free_again() {
     let host = unique("taken");
-    assert!(matches!(start(&host), Ok(Started::Nobody)));
+    assert!(matches!(start(&host), Ok(AttemptStart::Nobody)));
     let acceptor = open(&host).unwrap();
     let error = open(&host).unwrap_err();
     assert_eq!(error, AcceptorError::Taken { host: host.clone() });
@@ -48,7 +48,7 @@ fn a_name_is_taken_once_and_free_again() {
     open(&host).unwrap();
     let long = "h".repeat(120);
     assert!(matches!(open(&long), Err(AcceptorError::Name(NameTooLong { .. }))));
-    assert!(matches!(start(&long), Err(KnockError::Name(NameTooLong { .. }))));
+    assert!(matches!(start(&long), Err(HandshakeAttemptError::Name(NameTooLong { .. }))));
 }
 
 #[test]
@@ -60,27 +60,27 @@ fn a_refusal_says_why_and_who_may_try_again() {
     let (ours, theirs) = (Reliability::Delivery, Reliability::Reception);
     let user = rustix::process::geteuid().as_raw();
     let cases = [
-        (Refusal::NotListening, Refusal::NotListening, None),
-        (Refusal::OtherTag, Refusal::OtherTag, None),
-        (Refusal::Crowded, Refusal::Crowded, None),
+        (ConnectRefusal::NotListening, ConnectRefusal::NotListening, None),
+        (ConnectRefusal::OtherTag, ConnectRefusal::OtherTag, None),
+        (ConnectRefusal::Crowded, ConnectRefusal::Crowded, None),
         (
-            Refusal::Reliability(theirs),
-            Refusal::Reliability(theirs),
+            ConnectRefusal::Reliability(theirs),
+            ConnectRefusal::Reliability(theirs),
             Some(ConnectError::ReliabilityMismatch { ours, theirs }),
         ),
         (
-            Refusal::Hello(version),
-            Refusal::Hello(swapped.clone()),
-            Some(ConnectError::Hello(swapped)),
+            ConnectRefusal::Hello(version),
+            ConnectRefusal::Hello(swapped.clone()),
+            Some(swapped.into()),
         ),
         (
-            Refusal::OtherUser { uid: 5 },
-            Refusal::OtherUser { uid: 5 },
+            ConnectRefusal::OtherUser { uid: 5 },
+            ConnectRefusal::OtherUser { uid: 5 },
             Some(ConnectError::OtherUser { ours: user, theirs: 5 }),
         ),
         (
-            Refusal::OtherUser { uid: user },
-            Refusal::OtherUser { uid: user },
+            ConnectRefusal::OtherUser { uid: user },
+            ConnectRefusal::OtherUser { uid: user },
             Some(ConnectError::OtherNamespace { user }),
         ),
     ];
@@ -100,12 +100,12 @@ fn a_door_that_closes_is_left() {
     let mine = handles("");
     let (waits_inside, visitor) = visit(&mut acceptor, knock(&host), &mine);
     let greets = knock(&host);
-    assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
     let waits_outside = knock(&host);
     drop(acceptor);
     drop(visitor);
     for knocking in [waits_outside, greets, waits_inside] {
-        assert!(matches!(knocking.poll(lend(&mine)), Err(KnockError::Gone { .. })));
+        assert!(matches!(knocking.poll(lend(&mine)), Err(HandshakeAttemptError::Gone { .. })));
     }
 }
 
@@ -113,19 +113,19 @@ fn a_door_that_closes_is_left() {
 fn messages_arrive_in_order_with_their_regions() {
     let (near, far) = pair();
     let region = handles("a region");
-    let kind = Message::Kind(f64::kind());
+    let kind = ControlMessage::Kind(f64::kind());
     assert_eq!(
-        near.send(&Message::Region { number: 3 }, &[region.control.as_fd()]),
-        Ok(Sent::Sent)
+        near.send(&ControlMessage::Region { number: 3 }, &[region.control.as_fd()]),
+        Ok(PacketSent::Sent)
     );
-    assert_eq!(near.send(&kind, &[]), Ok(Sent::Sent));
+    assert_eq!(near.send(&kind, &[]), Ok(PacketSent::Sent));
     assert!(becomes(&far.fd(), PollFlags::IN, LONG));
     let (message, fds) = far.poll().unwrap().unwrap();
-    assert_eq!((message, fds.len()), (Message::Region { number: 3 }, 1));
+    assert_eq!((message, fds.len()), (ControlMessage::Region { number: 3 }, 1));
     assert_eq!(text_of(&fds[0]), "a region");
     let flags = rustix::io::fcntl_getfd(&fds[0]).unwrap();
     assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    let (Message::Kind(Kind { name, .. }), _) = far.poll().unwrap().unwrap() else {
+    let (ControlMessage::Kind(Kind { name, .. }), _) = far.poll().unwrap().unwrap() else {
         panic!("not a kind")
     };
     assert_eq!(name, "f64");
@@ -135,9 +135,9 @@ fn messages_arrive_in_order_with_their_regions() {
 #[test]
 fn a_full_socket_is_an_outcome() {
     let (near, far) = pair();
-    let message = Message::Kind(f64::kind());
+    let message = ControlMessage::Kind(f64::kind());
     let mut sent = 0_u32;
-    while near.send(&message, &[]).unwrap() == Sent::Sent {
+    while near.send(&message, &[]).unwrap() == PacketSent::Sent {
         sent += 1;
         assert!(sent < 100_000, "a bound that the kernel keeps");
     }
@@ -145,16 +145,16 @@ fn a_full_socket_is_an_outcome() {
     for _ in 0..sent {
         assert_eq!(far.poll().unwrap().unwrap().0, message);
     }
-    assert_eq!(near.send(&message, &[]), Ok(Sent::Sent));
+    assert_eq!(near.send(&message, &[]), Ok(PacketSent::Sent));
 }
 
 /// One end that left in this order: it was told something, said `why` and went
 /// without having read what it was told.
-fn left_with(why: &ViError) -> Control {
+fn left_with(why: &ViError) -> ControlSocket {
     let (near, far) = pair();
-    assert_eq!(near.send(&Message::Kind(f64::kind()), &[]), Ok(Sent::Sent));
-    let goodbye = Message::Goodbye(Farewell::of(why.clone()));
-    assert_eq!(far.send(&goodbye, &[]), Ok(Sent::Sent));
+    assert_eq!(near.send(&ControlMessage::Kind(f64::kind()), &[]), Ok(PacketSent::Sent));
+    let goodbye = ControlMessage::Close(CloseReason::of(why.clone()));
+    assert_eq!(far.send(&goodbye, &[]), Ok(PacketSent::Sent));
     near
 }
 
@@ -163,11 +163,11 @@ pub(super) fn last_words_are_heard() {
     let why = ViError::TooLong { sent: 9, posted: 8 };
     let near = left_with(&why);
     assert!(near.is_gone());
-    let (Message::Goodbye(farewell), _) = near.poll().unwrap().expect("its last words") else {
+    let (ControlMessage::Close(farewell), _) = near.poll().unwrap().expect("its last words") else {
         panic!("not a farewell")
     };
     assert_eq!(farewell.into_error(), why);
-    assert!(matches!(near.poll(), Err(ControlError::PeerGone { .. })));
+    assert!(matches!(near.poll(), Err(ControlSocketError::PeerGone { .. })));
 }
 
 #[test]
@@ -179,11 +179,11 @@ fn last_words_are_heard_after_a_reset() {
 fn a_send_to_nobody_leaves_the_last_words() {
     let near = left_with(&ViError::Closed);
     for _ in 0..2 {
-        let gone = near.send(&Message::Region { number: 0 }, &[near.fd()]).unwrap_err();
-        assert!(matches!(gone, ControlError::PeerGone { .. }), "{gone}");
+        let gone = near.send(&ControlMessage::Region { number: 0 }, &[near.fd()]).unwrap_err();
+        assert!(matches!(gone, ControlSocketError::PeerGone { .. }), "{gone}");
     }
     let heard = near.poll().unwrap().map(|(message, _)| message);
-    assert_eq!(heard, Some(Message::Goodbye(Farewell::Closed)));
+    assert_eq!(heard, Some(ControlMessage::Close(CloseReason::Closed)));
 }
 
 /// The end of a connection is seen, and is not silence.
@@ -192,7 +192,7 @@ pub(super) fn the_end_is_seen() {
     assert!(near.poll().unwrap().is_none());
     drop(far);
     for _ in 0..2 {
-        assert!(matches!(near.poll(), Err(ControlError::PeerGone { .. })));
+        assert!(matches!(near.poll(), Err(ControlSocketError::PeerGone { .. })));
     }
 }
 
@@ -203,7 +203,7 @@ fn the_end_of_a_connection_is_seen() {
 
 /// Whatever the two trust each other with.
 pub(super) fn a_stranger_is_refused() {
-    let error = Peer::stranger().check_user().unwrap_err();
+    let error = PeerProcess::stranger().check_user().unwrap_err();
     let OtherUser::Number { theirs, ours, .. } = error else { panic!("{error}") };
     assert_eq!(theirs, ours + 1);
     let said = error.to_string();
@@ -222,6 +222,6 @@ fn a_door_needs_no_clock_but_the_callers() {
     let host = unique("clock");
     let mut acceptor = open(&host).unwrap();
     let now = rt::now();
-    assert!(acceptor.poll_visitor(now, now).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(now, now).unwrap().is_none());
     assert_eq!(acceptor.next_deadline(), None);
 }

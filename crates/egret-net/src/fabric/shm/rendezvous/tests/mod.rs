@@ -24,13 +24,20 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use super::greeting::Greeting;
-use super::socket::Socket;
-use super::trust::Wish;
+use super::super::acceptor::{
+    Acceptor, AcceptorError, CROWD, HANDSHAKES_AT_ONCE, RefusedPeer, RefusedPeerCause,
+    ShmProvenPeer, other_holder,
+};
+use super::super::connector::{
+    AcceptedConnection, AttemptProgress, AttemptStart, AttemptTarget, HandshakeAttempt,
+    HandshakeAttemptError,
+};
+use super::super::socket::{PacketSent, PacketSocket};
 use super::*;
-use crate::fabric::greet::{self, GreetError};
+use crate::fabric::common::{ConnectRefusal, bytes::Malformed, close_reason::CloseReason};
+use crate::fabric::handshake::{self, HandshakeError};
 use crate::rt::Instant;
-use crate::vi::{Agreed, Encrypt, Hello, Identity, Reliability, Secret, Trust};
+use crate::vi::{AgreedTrust, Encrypt, Hello, Identity, Reliability, Secret, Trust};
 
 /// A name that no other test has, in this process or another.
 fn unique(name: &str) -> String {
@@ -44,27 +51,27 @@ fn sockets() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
 }
 
-fn control_of(fd: OwnedFd) -> Control {
-    let socket = Socket::new(fd);
-    let peer = Peer::of(&socket).unwrap();
-    Control::new(socket, peer)
+fn control_of(fd: OwnedFd) -> ControlSocket {
+    let socket = PacketSocket::new(fd);
+    let peer = PeerProcess::of(&socket).unwrap();
+    ControlSocket::new(socket, peer)
 }
 
 /// Both ends of a connection that is made.
-fn pair() -> (Control, Control) {
+fn pair() -> (ControlSocket, ControlSocket) {
     let (near, far) = sockets();
     (control_of(near), control_of(far))
 }
 
 /// What a nic of its own identity brings along; the empty secret is none.
-fn stance(trust: Trust, secret: &str) -> Stance {
+fn stance(trust: Trust, secret: &str) -> ShmRequirements {
     let (secret, identity) = (Secret::from(secret), Identity::random());
-    let greet = greet::Stance::new("shm", secret, identity, Encrypt::default());
-    Stance { trust, greet: greet.local() }
+    let greet = handshake::Credentials::new("shm", secret, identity, Encrypt::default());
+    ShmRequirements { trust, greet: greet.local() }
 }
 
 /// One that asks for nothing.
-fn plain() -> Stance {
+fn plain() -> ShmRequirements {
     stance(Trust::Isolated, "")
 }
 
@@ -73,25 +80,25 @@ fn open(host: &str) -> Result<Acceptor, AcceptorError> {
     Acceptor::open(host, plain())
 }
 
-const fn terms() -> Terms {
-    Terms { depth: 64, control_bytes: 0x2_0000 }
+const fn terms() -> SegmentTerms {
+    SegmentTerms { depth: 64, control_bytes: 0x2_0000 }
 }
 
 fn hello() -> Hello {
     Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 }
 }
 
-fn call(to: &str) -> Call<'_> {
-    Call { to, key: None, hello: hello(), host: "caller", terms: terms() }
+fn call(to: &str) -> AttemptTarget<'_> {
+    AttemptTarget { to, key: None, hello: hello(), host: "caller", terms: terms() }
 }
 
 /// What is said beside the hello of such a call.
-fn greeting(host: &str) -> Greeting {
-    Greeting { host: host.into(), terms: terms(), wish: Wish::Nothing }
+fn greeting(host: &str) -> ConnectOffer {
+    ConnectOffer { host: host.into(), terms: terms(), wish: CooperationRequest::Nothing }
 }
 
 /// Descriptors whose memory says `text`.
-fn handles(text: &str) -> Handles<OwnedFd> {
+fn handles(text: &str) -> OfferedDescriptors<OwnedFd> {
     let memory = || {
         let fd = memfd_create("egret-test", MemfdFlags::CLOEXEC).unwrap();
         let mut file = File::from(fd);
@@ -99,12 +106,12 @@ fn handles(text: &str) -> Handles<OwnedFd> {
         OwnedFd::from(file)
     };
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-    Handles { control: memory(), bell }
+    OfferedDescriptors { control: memory(), bell }
 }
 
-fn lend(handles: &Handles<OwnedFd>) -> Handles<BorrowedFd<'_>> {
+fn lend(handles: &OfferedDescriptors<OwnedFd>) -> OfferedDescriptors<BorrowedFd<'_>> {
     let [control, bell] = handles.borrowed();
-    Handles { control, bell }
+    OfferedDescriptors { control, bell }
 }
 
 /// What the memory behind `fd` says.
@@ -153,52 +160,56 @@ const fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-fn start(host: &str) -> Result<Started, KnockError> {
-    Knock::start(call(host), &plain())
+fn start(host: &str) -> Result<AttemptStart, HandshakeAttemptError> {
+    HandshakeAttempt::start(call(host), &plain())
 }
 
-fn knocking(started: Started) -> Knock {
+fn knocking(started: AttemptStart) -> HandshakeAttempt {
     match started {
-        Started::Knocking(knock) => knock,
+        AttemptStart::Started(knock) => knock,
         other => panic!("{other:?}"),
     }
 }
 
-fn knock(host: &str) -> Knock {
+fn knock(host: &str) -> HandshakeAttempt {
     knocking(start(host).unwrap())
 }
 
 /// Greets over a socket that is connected already.
-fn greet_over(control: Control, stance: &Stance) -> Knock {
-    knocking(Knock::begin(control, call("whoever"), stance).unwrap())
+fn greet_over(control: ControlSocket, stance: &ShmRequirements) -> HandshakeAttempt {
+    knocking(HandshakeAttempt::begin(control, call("whoever"), stance).unwrap())
 }
 
 /// Has the acceptor hear a caller, and the caller it, until all is asked.
-fn visit(acceptor: &mut Acceptor, knock: Knock, mine: &Handles<OwnedFd>) -> (Knock, Visitor) {
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none(), "nothing is asked yet");
+fn visit(
+    acceptor: &mut Acceptor,
+    knock: HandshakeAttempt,
+    mine: &OfferedDescriptors<OwnedFd>,
+) -> (HandshakeAttempt, ShmProvenPeer) {
+    assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none(), "nothing is asked yet");
     let knock = not_yet(knock, mine);
-    let visitor = acceptor.poll_visitor(at(0), at(5)).unwrap();
+    let visitor = acceptor.poll_proven_peer(at(0), at(5)).unwrap();
     (knock, visitor.expect("it has asked"))
 }
 
 /// Looks for an answer that is not there, and says what there is to say.
-fn not_yet(knock: Knock, mine: &Handles<OwnedFd>) -> Knock {
+fn not_yet(knock: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> HandshakeAttempt {
     match knock.poll(lend(mine)).unwrap() {
-        Answered::NotYet(knock) => knock,
-        Answered::Accepted(accepted) => panic!("too early: {accepted:?}"),
+        AttemptProgress::Pending(knock) => knock,
+        AttemptProgress::Accepted(accepted) => panic!("too early: {accepted:?}"),
     }
 }
 
-fn accepted(knock: Knock, mine: &Handles<OwnedFd>) -> Accepted {
+fn accepted(knock: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> AcceptedConnection {
     match knock.poll(lend(mine)).unwrap() {
-        Answered::Accepted(accepted) => accepted,
-        Answered::NotYet(_) => panic!("no answer"),
+        AttemptProgress::Accepted(accepted) => accepted,
+        AttemptProgress::Pending(_) => panic!("no answer"),
     }
 }
 
 /// Why a caller that is refused comes to nothing.
-fn refused(refusal: Refusal) -> KnockError {
-    KnockError::Greeting(GreetError::Refused(refusal))
+fn refused(refusal: ConnectRefusal) -> HandshakeAttemptError {
+    HandshakeAttemptError::Greeting(HandshakeError::Refused(refusal))
 }
 
 /// A patience no test outlasts.

@@ -7,29 +7,37 @@ use std::time::Duration;
 
 use rustix::net::SocketAddrUnix;
 
-use super::super::fault::{Fault, caught};
-use super::super::knock::seqpacket;
 use super::super::name::socket_name;
-use super::super::peer::{Space, judge, own_user};
+use super::super::peer::{UserNamespace, judge, own_user};
 use super::processes::{CHILD, HOST, Process, ROLE, answer, visitor};
 use super::*;
+use crate::fabric::shm::fault::{Fault, caught};
+use crate::fabric::shm::socket::seqpacket;
 use crate::rt;
 
 const OVERFLOW: u32 = 65534;
 
 pub(super) fn a_number_is_not_a_user() {
     let other = OtherUser::Namespace { pid: 7, user: 1000 };
-    assert_eq!(judge(7, 1000, Space::Other, OVERFLOW), Err(other));
+    assert_eq!(judge(7, 1000, UserNamespace::Other, OVERFLOW), Err(other));
     let unknown = OtherUser::Unknown { pid: 7, user: OVERFLOW };
-    assert_eq!(judge(7, OVERFLOW, Space::Unknown, OVERFLOW), Err(unknown));
+    assert_eq!(judge(7, OVERFLOW, UserNamespace::Unknown, OVERFLOW), Err(unknown));
 }
 
 #[test]
 fn who_is_seen_to_be_the_same_user_is() {
-    assert_eq!(judge(7, 1000, Space::Same, OVERFLOW), Ok(()));
-    assert_eq!(judge(7, OVERFLOW, Space::Same, OVERFLOW), Ok(()), "one namespace, one user");
-    assert_eq!(judge(7, 1000, Space::Unknown, OVERFLOW), Ok(()), "the kernel gave it its number");
-    assert_eq!(Peer::this().check_user(), Ok(()));
+    assert_eq!(judge(7, 1000, UserNamespace::Same, OVERFLOW), Ok(()));
+    assert_eq!(
+        judge(7, OVERFLOW, UserNamespace::Same, OVERFLOW),
+        Ok(()),
+        "one namespace, one user"
+    );
+    assert_eq!(
+        judge(7, 1000, UserNamespace::Unknown, OVERFLOW),
+        Ok(()),
+        "the kernel gave it its number"
+    );
+    assert_eq!(PeerProcess::this().check_user(), Ok(()));
     a_number_is_not_a_user();
 }
 
@@ -65,7 +73,7 @@ pub(super) fn wary(host: &str) {
     let mut acceptor = open(host).unwrap();
     for _ in 0..2 {
         let away = visitor(&mut acceptor).unwrap_err();
-        let Turned::OtherUser(why) = away.why else { panic!("{away}") };
+        let RefusedPeerCause::OtherUser(why) = away.why else { panic!("{away}") };
         let is_apart = own_user() == OVERFLOW;
         match why {
             // This side cannot see the other's namespace.
@@ -84,21 +92,29 @@ pub(super) fn unmapped(name: &str) {
     let (mine, stance) = (handles(""), plain());
     let until = rt::now() + Duration::from_secs(LONG.unsigned_abs());
     let error = loop {
-        match Knock::start_at(&address, call("unmapped"), &stance) {
-            Ok(Started::Nobody) => {
+        match HandshakeAttempt::start_at(&address, call("unmapped"), &stance) {
+            Ok(AttemptStart::Nobody) => {
                 assert!(rt::now() < until, "the host does not open");
                 rt::sleep(Duration::from_millis(5));
             }
             started => break started.unwrap_err(),
         }
     };
-    let is_seen = matches!(error, KnockError::OtherUser(OtherUser::Unknown { user: OVERFLOW, .. }));
+    let is_seen = matches!(
+        error,
+        HandshakeAttemptError::OtherUser(OtherUser::Unknown { user: OVERFLOW, .. })
+    );
     assert!(is_seen, "{error}");
     let dishonest = || {
-        let knocking = knocking(Knock::start_at(&address, call("unmapped"), &stance).unwrap());
+        let knocking =
+            knocking(HandshakeAttempt::start_at(&address, call("unmapped"), &stance).unwrap());
         let why = answer(knocking, &mine).unwrap_err();
-        let is_refused =
-            matches!(why, KnockError::Greeting(GreetError::Refused(Refusal::OtherUser { .. })));
+        let is_refused = matches!(
+            why,
+            HandshakeAttemptError::Greeting(HandshakeError::Refused(
+                ConnectRefusal::OtherUser { .. }
+            ))
+        );
         assert!(is_refused, "{why}");
     };
     assert!(!caught(Fault::NamespaceUnchecked, dishonest), "not refused as it should be");
@@ -185,6 +201,6 @@ fn whoever_cannot_have_a_name_is_told_that_another_user_has_it() {
     assert_eq!(*user, USER);
     assert!(why.to_string().contains(&format!("process {pid} of user {USER}")), "{why}");
     // Whoever connects there talks to nobody.
-    assert_eq!(start(&host).unwrap_err(), KnockError::OtherUser(holder));
+    assert_eq!(start(&host).unwrap_err(), HandshakeAttemptError::OtherUser(holder));
     drop(stdin);
 }

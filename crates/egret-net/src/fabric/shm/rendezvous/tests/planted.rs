@@ -1,8 +1,8 @@
 //! A check that cannot fail is no check: each fault planted in the rendezvous
 //! is found by the one named here.
 
-use super::super::fault::{Fault, caught};
 use super::{crowd, meeting, namespaces, proxy, trust, wire};
+use crate::fabric::shm::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
@@ -23,7 +23,7 @@ fn planted_faults_are_found() {
         assert!(caught(fault, scene), "{fault:?} was not found");
         scene();
     }
-    let truncated = crate::fabric::hub::bytes::Fault::TruncatedAccepted;
+    let truncated = crate::fabric::common::fault::Fault::TruncatedAccepted;
     assert!(caught(truncated, wire::a_greeting_is_whole), "{truncated:?} was not found");
     wire::a_greeting_is_whole();
 }

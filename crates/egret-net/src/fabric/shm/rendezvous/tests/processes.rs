@@ -12,10 +12,10 @@ use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
 };
 
-use super::super::fault::{Fault, caught};
 use super::super::name::socket_name;
 use super::super::peer::own_user;
 use super::*;
+use crate::fabric::shm::fault::{Fault, caught};
 use crate::rt;
 
 /// A child that does not outlive its test.
@@ -95,29 +95,32 @@ fn child() {
 }
 
 /// Waits for a visitor, for as long as a test has patience.
-pub(super) fn visitor(acceptor: &mut Acceptor) -> Result<Visitor, TurnedAway> {
+pub(super) fn visitor(acceptor: &mut Acceptor) -> Result<ShmProvenPeer, RefusedPeer> {
     let until = rt::now() + Duration::from_secs(60);
     loop {
         assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG), "nobody came");
-        if let Some(visitor) = acceptor.poll_visitor(rt::now(), until)? {
+        if let Some(visitor) = acceptor.poll_proven_peer(rt::now(), until)? {
             return Ok(visitor);
         }
     }
 }
 
 /// Greets until there is an answer.
-pub(super) fn answer(mut knock: Knock, mine: &Handles<OwnedFd>) -> Result<Accepted, KnockError> {
+pub(super) fn answer(
+    mut knock: HandshakeAttempt,
+    mine: &OfferedDescriptors<OwnedFd>,
+) -> Result<AcceptedConnection, HandshakeAttemptError> {
     loop {
         assert!(becomes(&knock.fd(), PollFlags::IN, LONG), "no answer");
         match knock.poll(lend(mine))? {
-            Answered::Accepted(accepted) => return Ok(accepted),
-            Answered::NotYet(again) => knock = again,
+            AttemptProgress::Accepted(accepted) => return Ok(accepted),
+            AttemptProgress::Pending(again) => knock = again,
         }
     }
 }
 
 /// A child that was let in and stays, with the connection to it.
-fn one_who_stays(name: &str) -> (Process, Control) {
+fn one_who_stays(name: &str) -> (Process, ControlSocket) {
     let host = unique(name);
     let mut acceptor = open(&host).unwrap();
     let child = Process::start("stay", &host);
@@ -141,12 +144,12 @@ fn guest(host: &str) {
     rustix::io::write(&accepted.handles.bell, &1_u64.to_ne_bytes()).unwrap();
     assert!(becomes(&accepted.control.fd(), PollFlags::IN, LONG), "no region");
     let (message, fds) = accepted.control.poll().unwrap().unwrap();
-    assert_eq!(message, Message::Region { number: 5 });
+    assert_eq!(message, ControlMessage::Region { number: 5 });
     assert_eq!(text_of(&fds[0]), "a region");
     // Seen by the host, in the memory it was given when they met.
     rustix::io::pwrite(&mine.control, b"seen", 0).unwrap();
-    let goodbye = Message::Goodbye(Farewell::Closed);
-    assert_eq!(accepted.control.send(&goodbye, &[]), Ok(Sent::Sent));
+    let goodbye = ControlMessage::Close(CloseReason::Closed);
+    assert_eq!(accepted.control.send(&goodbye, &[]), Ok(PacketSent::Sent));
 }
 
 #[test]
@@ -159,14 +162,14 @@ fn two_processes_meet_and_see_each_others_memory() {
     let (mine, region) = (handles("from the host"), handles("a region"));
     let (control, theirs) = visitor.accept(&terms(), lend(&mine)).unwrap();
     assert!(becomes(&mine.bell, PollFlags::IN, LONG), "the bell rings");
-    let sent = control.send(&Message::Region { number: 5 }, &[region.control.as_fd()]);
-    assert_eq!(sent, Ok(Sent::Sent));
+    let sent = control.send(&ControlMessage::Region { number: 5 }, &[region.control.as_fd()]);
+    assert_eq!(sent, Ok(PacketSent::Sent));
     assert!(becomes(&control.fd(), PollFlags::IN, LONG), "no farewell");
     let heard = control.poll().unwrap().map(|(message, _)| message);
-    assert_eq!(heard, Some(Message::Goodbye(Farewell::Closed)));
+    assert_eq!(heard, Some(ControlMessage::Close(CloseReason::Closed)));
     assert_eq!(text_of(&theirs.control), "seen the guest");
     child.join();
-    assert!(matches!(control.poll(), Err(ControlError::PeerGone { .. })));
+    assert!(matches!(control.poll(), Err(ControlSocketError::PeerGone { .. })));
 }
 
 #[test]
@@ -175,10 +178,10 @@ fn a_killed_process_is_gone_at_once() {
     assert!(control.poll().unwrap().is_none());
     child.signal(Signal::KILL);
     assert!(becomes(&control.fd(), PollFlags::IN, LONG), "its death was not seen");
-    assert!(matches!(control.poll(), Err(ControlError::PeerGone { .. })));
-    let gone = control.send(&Message::Goodbye(Farewell::Closed), &[]).unwrap_err();
+    assert!(matches!(control.poll(), Err(ControlSocketError::PeerGone { .. })));
+    let gone = control.send(&ControlMessage::Close(CloseReason::Closed), &[]).unwrap_err();
     let pid = child.pid().as_raw_pid();
-    assert_eq!(gone, ControlError::PeerGone { pid });
+    assert_eq!(gone, ControlSocketError::PeerGone { pid });
     assert!(becomes(&control.peer().pidfd().unwrap(), PollFlags::IN, LONG));
 }
 
@@ -191,10 +194,13 @@ fn a_stopped_process_is_not_gone() {
     assert!(control.poll().unwrap().is_none());
     assert!(!control.is_gone());
     assert!(!becomes(&control.peer().pidfd().unwrap(), PollFlags::IN, 0));
-    assert_eq!(control.send(&Message::Goodbye(Farewell::Closed), &[]), Ok(Sent::Sent));
+    assert_eq!(
+        control.send(&ControlMessage::Close(CloseReason::Closed), &[]),
+        Ok(PacketSent::Sent)
+    );
     child.signal(Signal::CONT);
     child.join();
-    assert!(matches!(control.poll(), Err(ControlError::PeerGone { .. })));
+    assert!(matches!(control.poll(), Err(ControlSocketError::PeerGone { .. })));
 }
 
 fn be_host(host: &str) {
@@ -218,8 +224,8 @@ fn a_killed_host_leaves_nothing_behind() {
     let mut tries = 0;
     let knocking = loop {
         match start(&host).unwrap() {
-            Started::Knocking(knocking) => break knocking,
-            Started::Nobody | Started::Busy => rt::sleep(Duration::from_millis(10)),
+            AttemptStart::Started(knocking) => break knocking,
+            AttemptStart::Nobody | AttemptStart::Busy => rt::sleep(Duration::from_millis(10)),
         }
         tries += 1;
         assert!(tries < 100 * LONG, "the host does not open");
@@ -227,7 +233,7 @@ fn a_killed_host_leaves_nothing_behind() {
     assert!(is_named(&host));
     child.signal(Signal::KILL);
     let gone = answer(knocking, &mine).unwrap_err();
-    assert_eq!(gone, KnockError::Gone { pid: child.pid().as_raw_pid() });
+    assert_eq!(gone, HandshakeAttemptError::Gone { pid: child.pid().as_raw_pid() });
     drop(child);
     assert!(!is_named(&host));
     open(&host).unwrap();
@@ -238,12 +244,16 @@ fn a_killed_host_leaves_nothing_behind() {
 fn stranger(host: &str) {
     let address = SocketAddrUnix::new_abstract_name(host.as_bytes()).unwrap();
     let (mine, stance) = (handles(""), stance(Trust::Cooperating, ""));
-    let error = Knock::start_at(&address, call("strange"), &stance).unwrap_err();
-    assert!(matches!(error, KnockError::OtherUser(OtherUser::Number { theirs: 0, .. })), "{error}");
+    let error = HandshakeAttempt::start_at(&address, call("strange"), &stance).unwrap_err();
+    assert!(
+        matches!(error, HandshakeAttemptError::OtherUser(OtherUser::Number { theirs: 0, .. })),
+        "{error}"
+    );
     let dishonest = || {
-        let knocking = knocking(Knock::start_at(&address, call("strange"), &stance).unwrap());
+        let knocking =
+            knocking(HandshakeAttempt::start_at(&address, call("strange"), &stance).unwrap());
         let error = answer(knocking, &mine).unwrap_err();
-        assert_eq!(error, refused(Refusal::OtherUser { uid: 0 }));
+        assert_eq!(error, refused(ConnectRefusal::OtherUser { uid: 0 }));
     };
     assert!(!caught(Fault::UserUnchecked, dishonest), "not refused as it should be");
 }
@@ -281,17 +291,17 @@ fn exhausted(host: &str) {
     let mine = handles("");
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
-    let away = acceptor.poll_visitor(at(1), at(9)).unwrap_err();
-    assert_eq!(away.why, Turned::System(Errno::MFILE));
+    let away = acceptor.poll_proven_peer(at(1), at(9)).unwrap_err();
+    assert_eq!(away.why, RefusedPeerCause::System(Errno::MFILE));
     assert!(away.to_string().contains("ulimit -n"), "{away}");
     // It rests instead of being woken for nothing, and then goes on.
-    assert!(acceptor.poll_visitor(at(1), at(9)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(1), at(9)).unwrap().is_none());
     assert!(!becomes(&acceptor.fd(), PollFlags::IN, 0));
     assert!(acceptor.next_deadline().is_some_and(|next| next < at(2)));
     setrlimit(Resource::Nofile, limit).unwrap();
-    assert!(acceptor.poll_visitor(at(2), at(9)).unwrap().is_none());
+    assert!(acceptor.poll_proven_peer(at(2), at(9)).unwrap().is_none());
     let _knocking = not_yet(knocking, &mine);
-    assert!(acceptor.poll_visitor(at(2), at(9)).unwrap().is_some());
+    assert!(acceptor.poll_proven_peer(at(2), at(9)).unwrap().is_some());
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rustix::net::{SocketFlags, accept_with, bind, connect, listen};
 
-use super::super::knock::seqpacket;
 use super::super::name::address;
-use super::super::socket::Received;
 use super::processes::Process;
 use super::*;
+use crate::fabric::shm::socket::ReceivedPacket;
+use crate::fabric::shm::socket::seqpacket;
 use crate::rt;
 use crate::vi::WhyIsolated;
 
@@ -20,10 +20,10 @@ pub(super) fn relay(host: &str) {
     bind(&listener, &address(&format!("{host}-relay")).unwrap()).unwrap();
     listen(&listener, 1).unwrap();
     assert!(becomes(&listener, PollFlags::IN, LONG), "nobody came");
-    let caller = Socket::new(accept_with(&listener, SocketFlags::CLOEXEC).unwrap());
+    let caller = PacketSocket::new(accept_with(&listener, SocketFlags::CLOEXEC).unwrap());
     let fd = seqpacket().unwrap();
     connect(&fd, &address(host).unwrap()).unwrap();
-    let answerer = Socket::new(fd);
+    let answerer = PacketSocket::new(fd);
     while pass(&caller, &answerer) && pass(&answerer, &caller) {
         let mut fds = [PollFd::new(&caller, PollFlags::IN), PollFd::new(&answerer, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: LONG, tv_nsec: 0 })).unwrap();
@@ -31,14 +31,14 @@ pub(super) fn relay(host: &str) {
 }
 
 /// Whether there may be more.
-fn pass(from: &Socket, to: &Socket) -> bool {
+fn pass(from: &PacketSocket, to: &PacketSocket) -> bool {
     match from.receive().unwrap() {
-        Received::Packet(packet) => {
+        ReceivedPacket::Packet(packet) => {
             let fds: Vec<_> = packet.fds.iter().map(AsFd::as_fd).collect();
             to.send(&packet.bytes, &fds).is_ok()
         }
-        Received::Nothing => true,
-        Received::Gone => false,
+        ReceivedPacket::Nothing => true,
+        ReceivedPacket::Gone => false,
     }
 }
 
@@ -53,26 +53,26 @@ pub(super) fn a_relay_is_not_trusted() {
     let until = rt::now() + Duration::from_secs(LONG.unsigned_abs());
     let mut knock = loop {
         let name = format!("{host}-relay");
-        match Knock::start(call(&name), &stance()).unwrap() {
-            Started::Knocking(knock) => break knock,
-            Started::Nobody | Started::Busy => rt::sleep(Duration::from_millis(10)),
+        match HandshakeAttempt::start(call(&name), &stance()).unwrap() {
+            AttemptStart::Started(knock) => break knock,
+            AttemptStart::Nobody | AttemptStart::Busy => rt::sleep(Duration::from_millis(10)),
         }
         assert!(rt::now() < until, "no relay");
     };
     let accepted = loop {
         assert!(rt::now() < until, "the relay passes nothing on");
-        if let Some(visitor) = acceptor.poll_visitor(rt::now(), until).unwrap() {
-            let agreed = Agreed::Isolated(Some(WhyIsolated::OtherProcess));
+        if let Some(visitor) = acceptor.poll_proven_peer(rt::now(), until).unwrap() {
+            let agreed = AgreedTrust::Isolated(Some(WhyIsolated::OtherProcess));
             assert_eq!(visitor.agreed, agreed);
             let _ = visitor.accept(&terms(), lend(&mine)).unwrap();
         }
         match knock.poll(lend(&mine)).unwrap() {
-            Answered::Accepted(accepted) => break accepted,
-            Answered::NotYet(again) => knock = again,
+            AttemptProgress::Accepted(accepted) => break accepted,
+            AttemptProgress::Pending(again) => knock = again,
         }
         rt::sleep(Duration::from_millis(1));
     };
-    assert_eq!(accepted.agreed, Agreed::Isolated(Some(WhyIsolated::OtherProcess)));
+    assert_eq!(accepted.agreed, AgreedTrust::Isolated(Some(WhyIsolated::OtherProcess)));
 }
 
 /// What another child does: it opens, asks when it is told to, gives its socket away, and ends.
@@ -96,20 +96,20 @@ fn who_inherits_a_socket_is_not_trusted() {
     let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "")).unwrap();
     let (near, far) = sockets();
     let child = Process::of(Process::command("leave", &host).stdin(far).spawn().unwrap());
-    let near = Socket::new(near);
+    let near = PacketSocket::new(near);
     let until = rt::now() + Duration::from_secs(LONG.unsigned_abs());
-    while matches!(near.receive(), Ok(Received::Nothing)) {
-        assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none(), "it has not asked");
+    while matches!(near.receive(), Ok(ReceivedPacket::Nothing)) {
+        assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none(), "it has not asked");
         assert!(rt::now() < until, "it does not open");
         rt::sleep(Duration::from_millis(1));
     }
     send_raw(&near, b"go on", &[]);
     child.join();
-    let Ok(Received::Packet(packet)) = near.receive() else { panic!("no socket") };
+    let Ok(ReceivedPacket::Packet(packet)) = near.receive() else { panic!("no socket") };
     assert_eq!(packet.fds.len(), 1);
-    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().expect("it greeted");
+    let visitor = acceptor.poll_proven_peer(at(0), at(1)).unwrap().expect("it greeted");
     assert!(!visitor.is_gone(), "its socket is here");
-    let unknown = Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown));
+    let unknown = AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown));
     assert_eq!(visitor.agreed, unknown);
 }
 

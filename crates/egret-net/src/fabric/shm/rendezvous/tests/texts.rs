@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::super::socket::Packet;
 use super::*;
-use crate::fabric::hub::bytes::{DATAPATH, known};
+use crate::fabric::common::bytes::{DATAPATH, known};
 use crate::fabric::seal;
+use crate::fabric::shm::socket::ControlPacket;
 use crate::vi::ViError;
 
 /// The texts that the sources under `folder` put into errors for peers.
@@ -42,9 +42,9 @@ fn in_the_sources() -> BTreeSet<String> {
     for fabric in ["shm", "tcp"].map(|name| fabric.join(name)) {
         texts_in(&fabric, &mut found);
     }
-    let window = ["conn.rs", "frame.rs", "link.rs", "recv.rs", "send.rs"];
+    let window = ["connection.rs", "datapath.rs", "recv.rs", "send.rs", "wire.rs"];
     let window = window.map(|file| format!("window/{file}"));
-    let shared = ["outbox.rs", "hub/eager.rs", "hub/incoming.rs"].map(str::to_owned);
+    let shared = ["outbox.rs", "common/eager.rs", "common/incoming.rs"].map(str::to_owned);
     for shared in shared.into_iter().chain(window) {
         texts_of_file(&fabric.join(shared), &mut found);
     }
@@ -66,10 +66,10 @@ fn every_text_of_the_fabric_is_known_and_every_known_text_is_used() {
 fn every_text_arrives_as_it_was_sent() {
     for text in DATAPATH.iter().chain(&seal::TEXTS) {
         let why = ViError::Protocol(text);
-        let bytes = Message::Goodbye(Farewell::of(why.clone())).encode();
-        let packet = Packet { bytes, fds: Vec::new(), cut_off: false };
-        let (message, _) = Message::decode(packet).unwrap();
-        let Message::Goodbye(farewell) = message else { panic!("{message:?}") };
+        let bytes = ControlMessage::Close(CloseReason::of(why.clone())).encode();
+        let packet = ControlPacket { bytes, fds: Vec::new(), cut_off: false };
+        let (message, _) = ControlMessage::decode(packet).unwrap();
+        let ControlMessage::Close(farewell) = message else { panic!("{message:?}") };
         assert_eq!(farewell.into_error(), why);
         assert_eq!(known(text), *text);
     }

@@ -6,32 +6,35 @@ use proptest::prelude::*;
 use rustix::net::connect;
 use rustix::process::Pid;
 
-use super::super::greeting::Acceptance;
-use super::super::knock::seqpacket;
 use super::super::name::address;
-use super::super::socket::Received;
-use super::super::trust::{Processes, Verdict};
+use super::super::offer::AcceptOffer;
+use super::super::trust::{CooperationReply, ProcessPair};
 use super::*;
-use crate::fabric::greet::{Callee, Caller, News, Wanted};
-use crate::fabric::hub::bytes::Reader;
+use crate::fabric::common::bytes::ByteReader;
+use crate::fabric::handshake::{Callee, Caller, CallerRequest, HandshakeEvent};
+use crate::fabric::shm::socket::ReceivedPacket;
+use crate::fabric::shm::socket::seqpacket;
 use crate::vi::{HelloError, SecretError, WhyIsolated};
 
-const NOT_ASKED: Agreed = Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk));
-const NOTHING: Agreed = Agreed::Isolated(None);
+const NOT_ASKED: AgreedTrust = AgreedTrust::Isolated(Some(WhyIsolated::PeerDidNotAsk));
+const NOTHING: AgreedTrust = AgreedTrust::Isolated(None);
 
-fn cooperating() -> Stance {
+fn cooperating() -> ShmRequirements {
     stance(Trust::Cooperating, "one")
 }
 
 /// What the two sides make of each other, the connecting one first; or why each has nothing to do
 /// with the other.
-fn meet(caller: &Stance, host: &Stance) -> Result<(Agreed, Agreed), (KnockError, Turned)> {
+fn meet(
+    caller: &ShmRequirements,
+    host: &ShmRequirements,
+) -> Result<(AgreedTrust, AgreedTrust), (HandshakeAttemptError, RefusedPeerCause)> {
     let name = unique("trust");
     let mut acceptor = Acceptor::open(&name, host.clone()).unwrap();
     let mine = handles("");
-    let mut knock = knocking(Knock::start(call(&name), caller).unwrap());
+    let mut knock = knocking(HandshakeAttempt::start(call(&name), caller).unwrap());
     for _ in 0..2 {
-        match acceptor.poll_visitor(at(0), at(1)) {
+        match acceptor.poll_proven_peer(at(0), at(1)) {
             Ok(None) => knock = not_yet(knock, &mine),
             Ok(Some(visitor)) => {
                 let theirs = visitor.agreed;
@@ -47,12 +50,12 @@ fn meet(caller: &Stance, host: &Stance) -> Result<(Agreed, Agreed), (KnockError,
 #[test]
 fn both_must_ask() {
     let (yes, no) = (cooperating, || stance(Trust::Isolated, "one"));
-    assert_eq!(meet(&yes(), &yes()), Ok((Agreed::Cooperating, Agreed::Cooperating)));
+    assert_eq!(meet(&yes(), &yes()), Ok((AgreedTrust::Cooperating, AgreedTrust::Cooperating)));
     assert_eq!(meet(&yes(), &no()), Ok((NOT_ASKED, NOTHING)));
     assert_eq!(meet(&no(), &yes()), Ok((NOTHING, NOT_ASKED)));
     assert_eq!(meet(&no(), &no()), Ok((NOTHING, NOTHING)));
     let none = || stance(Trust::Cooperating, "");
-    assert_eq!(meet(&none(), &none()), Ok((Agreed::Cooperating, Agreed::Cooperating)));
+    assert_eq!(meet(&none(), &none()), Ok((AgreedTrust::Cooperating, AgreedTrust::Cooperating)));
 }
 
 #[test]
@@ -68,16 +71,16 @@ fn both_must_have_the_secret() {
         (&one, &random, SecretError::Stranger, SecretError::Stranger),
         (&random, &one, SecretError::Stranger, SecretError::Stranger),
     ] {
-        let why = (refused(Refusal::Secret(told)), GreetError::from(found).into());
+        let why = (refused(ConnectRefusal::Secret(told)), HandshakeError::from(found).into());
         assert_eq!(meet(here, there), Err(why));
     }
     let same = stance(Trust::Cooperating, text.as_str());
-    assert_eq!(meet(&same, &random), Ok((Agreed::Cooperating, Agreed::Cooperating)));
+    assert_eq!(meet(&same, &random), Ok((AgreedTrust::Cooperating, AgreedTrust::Cooperating)));
 }
 
-/// Somebody who knocks without being a [`Knock`], and says what it likes beside its hello.
+/// Somebody who knocks without being a [`HandshakeAttempt`], and says what it likes beside its hello.
 struct Liar {
-    control: Control,
+    control: ControlSocket,
     caller: Caller,
     acceptor: Acceptor,
 }
@@ -89,19 +92,19 @@ impl Liar {
         let mut acceptor = Acceptor::open(&name, cooperating()).unwrap();
         let fd = seqpacket().unwrap();
         connect(&fd, &address(&name).unwrap()).unwrap();
-        let wanted = Wanted { hello: hello(), terms, key: None, is_plain: true };
+        let wanted = CallerRequest { hello: hello(), terms, key: None, is_plain: true };
         let mut caller = Caller::new(cooperating().greet, wanted);
         let control = control_of(fd);
         send_raw(&control.fd(), &said(&mut caller), &[]);
-        assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
-        assert_eq!(caller.feed_step(&heard(&control)), Ok(News::Nothing));
+        assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
+        assert_eq!(caller.feed_step(&heard(&control)), Ok(HandshakeEvent::Nothing));
         Self { control, caller, acceptor }
     }
 
     /// What the host makes of what it asks for.
-    fn ask(&mut self) -> Result<Agreed, Turned> {
+    fn ask(&mut self) -> Result<AgreedTrust, RefusedPeerCause> {
         send_raw(&self.control.fd(), &said(&mut self.caller), &handles("").borrowed());
-        match self.acceptor.poll_visitor(at(0), at(1)) {
+        match self.acceptor.poll_proven_peer(at(0), at(1)) {
             Ok(visitor) => Ok(visitor.expect("it has asked").agreed),
             Err(away) => Err(away.why),
         }
@@ -114,17 +117,17 @@ fn said(caller: &mut Caller) -> Vec<u8> {
     step
 }
 
-fn heard(from: &Control) -> Vec<u8> {
-    let Ok(Received::Packet(packet)) = from.receive() else { panic!("nothing was said") };
+fn heard(from: &ControlSocket) -> Vec<u8> {
+    let Ok(ReceivedPacket::Packet(packet)) = from.receive() else { panic!("nothing was said") };
     packet.bytes
 }
 
 #[test]
 fn a_no_counts_with_its_reason() {
     for why in [WhyIsolated::OtherExecutable, WhyIsolated::ExecutableUnknown] {
-        let said = Greeting { wish: Wish::No(why), ..greeting("liar") };
+        let said = ConnectOffer { wish: CooperationRequest::No(why), ..greeting("liar") };
         let agreed = Liar::greet(said.encode()).ask();
-        assert_eq!(agreed, Ok(Agreed::Isolated(Some(why))));
+        assert_eq!(agreed, Ok(AgreedTrust::Isolated(Some(why))));
     }
 }
 
@@ -133,10 +136,10 @@ fn a_no_counts_with_its_reason() {
 fn both_must_mean_the_same_two_processes() {
     let own = rustix::process::getpid().as_raw_pid();
     for (connecting, listening) in [(own, own + 1), (own + 1, own), (0, 0)] {
-        let wish = Wish::Yes(Processes { connecting, listening });
-        let said = Greeting { wish, ..greeting("liar") };
+        let wish = CooperationRequest::Yes(ProcessPair { connecting, listening });
+        let said = ConnectOffer { wish, ..greeting("liar") };
         let agreed = Liar::greet(said.encode()).ask();
-        assert_eq!(agreed, Ok(Agreed::Isolated(Some(WhyIsolated::OtherProcess))));
+        assert_eq!(agreed, Ok(AgreedTrust::Isolated(Some(WhyIsolated::OtherProcess))));
     }
 }
 
@@ -147,45 +150,51 @@ fn a_wish_that_is_none_is_turned_away() {
     for wish in [&b""[..], b"\x06", b"\x01", b"\x01too short", &[1; 10], &[2, 0]] {
         let mut liar = Liar::greet([without, wish].concat());
         let away = liar.ask().unwrap_err();
-        let is_malformed =
-            matches!(away, Turned::Greeting(GreetError::Hello(HelloError::Malformed(_))));
+        let is_malformed = matches!(
+            away,
+            RefusedPeerCause::Greeting(HandshakeError::Hello(HelloError::Malformed(_)))
+        );
         assert!(is_malformed, "{away}");
         let told = liar.caller.feed_step(&heard(&liar.control)).unwrap_err();
-        assert!(matches!(told, GreetError::Refused(Refusal::Hello(_))), "{told}");
+        assert!(matches!(told, HandshakeError::Refused(ConnectRefusal::Hello(_))), "{told}");
     }
 }
 
 /// A host that answers what it likes. Both have said all but that.
 struct Host {
-    control: Control,
+    control: ControlSocket,
     callee: Callee,
 }
 
 impl Host {
-    fn asked(by: &Stance, caller: Control, control: Control) -> (Knock, Self, Wish) {
+    fn asked(
+        by: &ShmRequirements,
+        caller: ControlSocket,
+        control: ControlSocket,
+    ) -> (HandshakeAttempt, Self, CooperationRequest) {
         let mut callee = Callee::new(cooperating().greet, true);
         let mine = handles("");
         let knock = greet_over(caller, by);
-        assert_eq!(callee.feed_step(&heard(&control)), Ok(News::Nothing));
+        assert_eq!(callee.feed_step(&heard(&control)), Ok(HandshakeEvent::Nothing));
         send_raw(&control.fd(), callee.outgoing(), &[]);
         callee.sent(callee.outgoing().len());
         let knock = not_yet(knock, &mine);
-        let Ok(Received::Packet(mut packet)) = control.receive() else { panic!("not asked") };
+        let Ok(ReceivedPacket::Packet(mut packet)) = control.receive() else { panic!("not asked") };
         let news = callee.feed_step(&packet.bytes).unwrap();
-        let News::Hello { terms, .. } = news else { panic!("{news:?}") };
-        let wish = Greeting::decode(&terms, &mut packet).unwrap().0.wish;
+        let HandshakeEvent::Hello { terms, .. } = news else { panic!("{news:?}") };
+        let wish = ConnectOffer::decode(&terms, &mut packet).unwrap().0.wish;
         (knock, Self { control, callee }, wish)
     }
 
-    fn answer(&mut self, told: Agreed) {
-        let acceptance = Acceptance { terms: terms(), verdict: Verdict(told) };
+    fn answer(&mut self, told: AgreedTrust) {
+        let acceptance = AcceptOffer { terms: terms(), verdict: CooperationReply(told) };
         self.callee.welcome(&acceptance.encode());
         send_raw(&self.control.fd(), self.callee.outgoing(), &handles("").borrowed());
     }
 }
 
 /// One that a caller of this program has asked.
-fn asked(by: &Stance) -> (Knock, Host, Wish) {
+fn asked(by: &ShmRequirements) -> (HandshakeAttempt, Host, CooperationRequest) {
     let (near, far) = pair();
     Host::asked(by, near, far)
 }
@@ -194,46 +203,46 @@ fn asked(by: &Stance) -> (Knock, Host, Wish) {
 pub(super) fn the_hosts_verdict_counts() {
     let (knock, mut host, wish) = asked(&cooperating());
     let own = rustix::process::getpid().as_raw_pid();
-    assert_eq!(wish, Wish::Yes(Processes { connecting: own, listening: own }));
-    let told = Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown));
+    assert_eq!(wish, CooperationRequest::Yes(ProcessPair { connecting: own, listening: own }));
+    let told = AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown));
     host.answer(told);
     assert_eq!(accepted(knock, &handles("")).agreed, told);
 }
 
 /// A caller that does not know what its host runs asks, and says no.
-fn unconvinced() -> (Knock, Host) {
+fn unconvinced() -> (HandshakeAttempt, Host) {
     let (near, far) = sockets();
-    let near = Control::new(Socket::new(near), Peer::stranger());
+    let near = ControlSocket::new(PacketSocket::new(near), PeerProcess::stranger());
     let (knock, host, wish) = Host::asked(&cooperating(), near, control_of(far));
-    assert_eq!(wish, Wish::No(WhyIsolated::ExecutableUnknown));
+    assert_eq!(wish, CooperationRequest::No(WhyIsolated::ExecutableUnknown));
     (knock, host)
 }
 
-fn is_malformed(knock: Knock) -> bool {
+fn is_malformed(knock: HandshakeAttempt) -> bool {
     let why = knock.poll(lend(&handles(""))).unwrap_err();
-    matches!(why, KnockError::Greeting(GreetError::Hello(HelloError::Malformed(_))))
+    matches!(why, HandshakeAttemptError::Greeting(HandshakeError::Hello(HelloError::Malformed(_))))
 }
 
 #[test]
 fn a_host_that_claims_what_was_not_agreed_is_left() {
-    for told in [Agreed::Cooperating, NOT_ASKED] {
+    for told in [AgreedTrust::Cooperating, NOT_ASKED] {
         let (knock, mut host, wish) = asked(&stance(Trust::Isolated, "one"));
-        assert_eq!(wish, Wish::Nothing);
+        assert_eq!(wish, CooperationRequest::Nothing);
         host.answer(told);
         assert!(is_malformed(knock), "nothing was asked for: {told:?}");
     }
     let (knock, mut host, _) = asked(&cooperating());
     host.answer(NOTHING);
     assert!(is_malformed(knock), "it was asked");
-    for told in [Agreed::Cooperating, NOTHING] {
+    for told in [AgreedTrust::Cooperating, NOTHING] {
         let (knock, mut host) = unconvinced();
         host.answer(told);
         assert!(is_malformed(knock), "the caller said no: {told:?}");
     }
     let (knock, mut host) = unconvinced();
-    host.answer(Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown)));
+    host.answer(AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown)));
     let agreed = accepted(knock, &handles("")).agreed;
-    assert_eq!(agreed, Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown)));
+    assert_eq!(agreed, AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown)));
 }
 
 #[test]
@@ -256,12 +265,14 @@ fn a_host_without_the_secret_is_left() {
     let (near, far) = pair();
     let knock = greet_over(near, &cooperating());
     let mut host = Callee::new(stance(Trust::Cooperating, "two").greet, true);
-    assert_eq!(host.feed_step(&heard(&far)), Ok(News::Nothing));
+    assert_eq!(host.feed_step(&heard(&far)), Ok(HandshakeEvent::Nothing));
     send_raw(&far.fd(), host.outgoing(), &[]);
     host.sent(host.outgoing().len());
     let knock = not_yet(knock, &handles(""));
     assert_eq!(host.feed_step(&heard(&far)), Err(SecretError::Different.into()));
-    let welcome = Acceptance { terms: terms(), verdict: Verdict(Agreed::Cooperating) }.encode();
+    let welcome =
+        AcceptOffer { terms: terms(), verdict: CooperationReply(AgreedTrust::Cooperating) }
+            .encode();
     let len = u16::try_from(welcome.len()).unwrap().to_le_bytes();
     let forged = [&b"EGRT\x02\x01\x05\0\x03\0"[..], &len, &welcome].concat();
     send_raw(&far.fd(), &forged, &handles("").borrowed());
@@ -272,8 +283,8 @@ fn a_host_without_the_secret_is_left() {
 pub(super) fn another_executable_is_seen() {
     let mut child = Stranger::start();
     let pid = Pid::from_child(&child.0);
-    assert_eq!(Peer::process(pid).check_executable(), Err(WhyIsolated::OtherExecutable));
-    let known = Peer::process(pid);
+    assert_eq!(PeerProcess::process(pid).check_executable(), Err(WhyIsolated::OtherExecutable));
+    let known = PeerProcess::process(pid);
     child.0.kill().unwrap();
     assert!(becomes(&known.pidfd().unwrap(), PollFlags::IN, LONG));
     assert_eq!(known.check_executable(), Err(WhyIsolated::ExecutableUnknown), "not waited for");
@@ -304,11 +315,11 @@ fn scenes_hold() {
     the_hosts_verdict_counts();
     another_executable_is_seen();
     let own = rustix::process::getpid();
-    assert_eq!(Peer::process(own).check_executable(), Ok(()));
-    assert_eq!(Peer::stranger().check_executable(), Err(WhyIsolated::ExecutableUnknown));
+    assert_eq!(PeerProcess::process(own).check_executable(), Ok(()));
+    assert_eq!(PeerProcess::stranger().check_executable(), Err(WhyIsolated::ExecutableUnknown));
 }
 
-fn bytes_of(wish: Wish) -> Vec<u8> {
+fn bytes_of(wish: CooperationRequest) -> Vec<u8> {
     let mut bytes = Vec::new();
     wish.push(&mut bytes);
     bytes
@@ -316,12 +327,12 @@ fn bytes_of(wish: Wish) -> Vec<u8> {
 
 #[test]
 fn the_bytes_of_trust_are_these_for_ever() {
-    assert_eq!(bytes_of(Wish::Nothing), [0]);
-    let processes = Processes { connecting: 0x0102, listening: 0x0304_0506 };
-    assert_eq!(bytes_of(Wish::Yes(processes)), b"\x01\x02\x01\0\0\x06\x05\x04\x03");
+    assert_eq!(bytes_of(CooperationRequest::Nothing), [0]);
+    let processes = ProcessPair { connecting: 0x0102, listening: 0x0304_0506 };
+    assert_eq!(bytes_of(CooperationRequest::Yes(processes)), b"\x01\x02\x01\0\0\x06\x05\x04\x03");
     let told = |agreed| {
         let mut bytes = Vec::new();
-        Verdict(agreed).push(&mut bytes);
+        CooperationReply(agreed).push(&mut bytes);
         bytes
     };
     for (why, number) in [
@@ -330,10 +341,10 @@ fn the_bytes_of_trust_are_these_for_ever() {
         (WhyIsolated::ExecutableUnknown, 4),
         (WhyIsolated::OtherProcess, 5),
     ] {
-        assert_eq!(bytes_of(Wish::No(why)), [number]);
-        assert_eq!(told(Agreed::Isolated(Some(why))), [number]);
+        assert_eq!(bytes_of(CooperationRequest::No(why)), [number]);
+        assert_eq!(told(AgreedTrust::Isolated(Some(why))), [number]);
     }
-    assert_eq!((told(NOTHING), told(Agreed::Cooperating)), (vec![0], vec![1]));
+    assert_eq!((told(NOTHING), told(AgreedTrust::Cooperating)), (vec![0], vec![1]));
 }
 
 proptest! {
@@ -350,8 +361,8 @@ proptest! {
             Some(0 | 2..=5) => bytes.len() == 1,
             _ => false,
         };
-        let mut reader = Reader::new(&bytes);
-        match Wish::read(&mut reader).and_then(|wish| reader.end().map(|()| wish)) {
+        let mut reader = ByteReader::new(&bytes);
+        match CooperationRequest::read(&mut reader).and_then(|wish| reader.end().map(|()| wish)) {
             Ok(wish) => prop_assert_eq!(bytes_of(wish), bytes),
             Err(Malformed(said)) => prop_assert!(!is_right, "{}", said),
         }

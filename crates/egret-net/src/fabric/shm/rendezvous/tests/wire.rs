@@ -7,34 +7,34 @@ use proptest::prelude::*;
 
 use rustix::net::connect;
 
-use super::super::greeting::{Acceptance, hear};
-use super::super::knock::seqpacket;
 use super::super::name::address;
-use super::super::socket::{Packet, Received};
-use super::super::trust::{Processes, Verdict};
+use super::super::offer::{AcceptOffer, hear};
+use super::super::trust::{CooperationReply, ProcessPair};
 use super::*;
 use crate::buf::Kind;
-use crate::fabric::greet::{Callee, Caller, News, Wanted};
-use crate::fabric::hub::bytes::known;
+use crate::fabric::common::bytes::known;
+use crate::fabric::handshake::{Callee, Caller, CallerRequest, HandshakeEvent};
+use crate::fabric::shm::socket::seqpacket;
+use crate::fabric::shm::socket::{ControlPacket, ReceivedPacket};
 use crate::vi::{AccessError, HelloError, ViError};
 
 const GREETING: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x01a\x00";
 const ACCEPT: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x00";
-const ISOLATED: Acceptance =
-    Acceptance { terms: terms(), verdict: Verdict(Agreed::Isolated(None)) };
+const ISOLATED: AcceptOffer =
+    AcceptOffer { terms: terms(), verdict: CooperationReply(AgreedTrust::Isolated(None)) };
 
 /// A packet with two descriptors.
-fn packet(bytes: &[u8]) -> Packet {
-    let Handles { control, bell } = handles("");
-    Packet { bytes: bytes.to_vec(), fds: vec![control, bell], cut_off: false }
+fn packet(bytes: &[u8]) -> ControlPacket {
+    let OfferedDescriptors { control, bell } = handles("");
+    ControlPacket { bytes: bytes.to_vec(), fds: vec![control, bell], cut_off: false }
 }
 
-fn read_greeting(bytes: &[u8]) -> Result<Greeting, Malformed> {
-    Greeting::decode(bytes, &mut packet(bytes)).map(|(greeting, _)| greeting)
+fn read_greeting(bytes: &[u8]) -> Result<ConnectOffer, Malformed> {
+    ConnectOffer::decode(bytes, &mut packet(bytes)).map(|(greeting, _)| greeting)
 }
 
-fn read_acceptance(bytes: &[u8]) -> Result<Acceptance, Malformed> {
-    Acceptance::decode(bytes, &mut packet(bytes)).map(|(acceptance, _)| acceptance)
+fn read_acceptance(bytes: &[u8]) -> Result<AcceptOffer, Malformed> {
+    AcceptOffer::decode(bytes, &mut packet(bytes)).map(|(acceptance, _)| acceptance)
 }
 
 #[test]
@@ -49,17 +49,17 @@ fn the_bytes_are_these_for_ever() {
 fn the_bytes_of_messages_are_these_for_ever() {
     let kind = |fingerprint, name: &'static str| Kind { fingerprint, name: Cow::Borrowed(name) };
     let mismatch = ViError::TypeMismatch { sent: kind(1, "a"), posted: kind(2, "b") };
-    let failed = |why| Message::Goodbye(Farewell::Failed(why));
+    let failed = |why| ControlMessage::Close(CloseReason::Failed(why));
     let outside = AccessError::OutOfBounds { offset: 1, len: 2, size: 3 };
     for (message, bytes) in [
-        (Message::Region { number: 258 }, &b"\x01\x01\x02\x01\0\0"[..]),
+        (ControlMessage::Region { number: 258 }, &b"\x01\x01\x02\x01\0\0"[..]),
         (
-            Message::Commons { number: 258, plan: vec![3, 64] },
+            ControlMessage::CooperatingRegion { number: 258, plan: vec![3, 64] },
             b"\x04\x01\x02\x01\x03\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0",
         ),
-        (Message::Kind(kind(0x0102, "f64")), b"\x02\0\x02\x01\0\0\0\0\0\0\x03f64"),
-        (Message::Goodbye(Farewell::Closed), b"\x03\0\0"),
-        (Message::Goodbye(Farewell::NicDown), b"\x03\0\x01"),
+        (ControlMessage::Kind(kind(0x0102, "f64")), b"\x02\0\x02\x01\0\0\0\0\0\0\x03f64"),
+        (ControlMessage::Close(CloseReason::Closed), b"\x03\0\0"),
+        (ControlMessage::Close(CloseReason::NicDown), b"\x03\0\x01"),
         (
             failed(ViError::TooLong { sent: 9, posted: 8 }),
             b"\x03\0\x02\x09\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
@@ -75,7 +75,7 @@ fn the_bytes_of_messages_are_these_for_ever() {
         (failed(ViError::Protocol("too short")), b"\x03\0\x05\x09too short"),
     ] {
         assert_eq!(message.encode(), bytes, "{message:?}");
-        assert_eq!(Message::decode(packet(bytes)).unwrap().0, message);
+        assert_eq!(ControlMessage::decode(packet(bytes)).unwrap().0, message);
     }
 }
 
@@ -96,20 +96,20 @@ pub(super) fn a_greeting_is_whole() {
 fn a_packet_is_one_step() {
     let opening = caller(Vec::new()).outgoing().to_vec();
     let callee = || Callee::new(plain().greet, true);
-    assert_eq!(hear(&mut callee(), &packet(&opening)), Ok(News::Nothing));
+    assert_eq!(hear(&mut callee(), &packet(&opening)), Ok(HandshakeEvent::Nothing));
     let part = &opening[..opening.len() - 1];
     for bytes in [part, &opening[..7], &[&opening[..], b"x"].concat()] {
         let mut callee = callee();
         let why = hear(&mut callee, &packet(bytes)).unwrap_err();
-        assert!(matches!(why, GreetError::Hello(HelloError::Malformed(_))), "{why}");
+        assert!(matches!(why, HandshakeError::Hello(HelloError::Malformed(_))), "{why}");
         assert_eq!(callee.outgoing()[8], 4, "a refusal");
     }
-    let cut_off = Packet { cut_off: true, ..packet(&opening) };
+    let cut_off = ControlPacket { cut_off: true, ..packet(&opening) };
     assert!(hear(&mut callee(), &cut_off).is_err());
 }
 
 fn caller(terms: Vec<u8>) -> Caller {
-    Caller::new(plain().greet, Wanted { hello: hello(), terms, key: None, is_plain: true })
+    Caller::new(plain().greet, CallerRequest { hello: hello(), terms, key: None, is_plain: true })
 }
 
 /// Descriptors nobody asked for are closed, those within a packet's room and those beyond.
@@ -119,7 +119,7 @@ pub(super) fn surplus_descriptors_are_closed() {
         let far = control_of(far);
         let (wire, end) = Tripwire::new();
         let fds = vec![end.as_fd(); 1 + surplus];
-        send_raw(&near, &Message::Region { number: 1 }.encode(), &fds);
+        send_raw(&near, &ControlMessage::Region { number: 1 }.encode(), &fds);
         drop(end);
         let (_, fds) = far.poll().unwrap().unwrap();
         assert_eq!(fds.len(), 1);
@@ -144,10 +144,14 @@ fn descriptors_must_be_there_once_each() {
     }
     let mut missing = packet(GREETING);
     missing.fds.pop();
-    let error = Greeting::decode(GREETING, &mut missing).unwrap_err();
+    let error = ConnectOffer::decode(GREETING, &mut missing).unwrap_err();
     assert_eq!(error, Malformed("fewer descriptors than declared"));
-    let none = Packet { fds: Vec::new(), ..packet(&Message::Region { number: 0 }.encode()) };
-    assert_eq!(Message::decode(none).unwrap_err(), Malformed("fewer descriptors than declared"));
+    let none =
+        ControlPacket { fds: Vec::new(), ..packet(&ControlMessage::Region { number: 0 }.encode()) };
+    assert_eq!(
+        ControlMessage::decode(none).unwrap_err(),
+        Malformed("fewer descriptors than declared")
+    );
 }
 
 #[test]
@@ -158,9 +162,9 @@ fn what_is_of_one_end_alone_is_not_told() {
         ViError::Cancelled,
         ViError::PeerDied { why: "it did" },
     ] {
-        assert_eq!(Farewell::of(error).into_error(), ViError::ClosedByPeer);
+        assert_eq!(CloseReason::of(error).into_error(), ViError::ClosedByPeer);
     }
-    let down = Farewell::of(ViError::NicDown).into_error();
+    let down = CloseReason::of(ViError::NicDown).into_error();
     assert_eq!(down.to_string(), "the peer died: its nic went down");
 }
 
@@ -208,19 +212,19 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
         Just(ACCEPT.to_vec()),
         Just(caller(GREETING.to_vec()).outgoing().to_vec()),
         Just(b"EGRT\x02\x01\x05\0\x04\0\x0f\0\x03\x04\x0cservice name".to_vec()),
-        Just(Message::Region { number: 7 }.encode()),
-        errors().prop_map(|why| Message::Goodbye(Farewell::of(why)).encode()),
+        Just(ControlMessage::Region { number: 7 }.encode()),
+        errors().prop_map(|why| ControlMessage::Close(CloseReason::of(why)).encode()),
     ];
     prop_oneof![4 => hurt(nearly), 1 => vec(any::<u8>(), 1..64), 1 => vec(any::<u8>(), 4000..4200)]
 }
 
 /// What one side of a greeting makes of a packet; `None` if it is understood.
-type Reading = fn(Packet) -> Option<GreetError>;
+type Reading = fn(ControlPacket) -> Option<HandshakeError>;
 
 const READINGS: [Reading; 5] = [
-    |mut packet| Some(Greeting::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
-    |mut packet| Some(Acceptance::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
-    |packet| Some(Message::decode(packet).err()?.into()),
+    |mut packet| Some(ConnectOffer::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
+    |mut packet| Some(AcceptOffer::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
+    |packet| Some(ControlMessage::decode(packet).err()?.into()),
     |packet| hear(&mut caller(Vec::new()), &packet).err(),
     |packet| hear(&mut Callee::new(plain().greet, true), &packet).err(),
 ];
@@ -228,7 +232,7 @@ const READINGS: [Reading; 5] = [
 /// A guest of an acceptor, whose every packet has so many descriptors of a tripwire.
 struct Guest {
     acceptor: Acceptor,
-    socket: Socket,
+    socket: PacketSocket,
     fds: usize,
 }
 
@@ -238,15 +242,18 @@ impl Guest {
         let acceptor = open(&name).unwrap();
         let fd = seqpacket().unwrap();
         connect(&fd, &address(&name).unwrap()).unwrap();
-        Self { acceptor, socket: Socket::new(fd), fds }
+        Self { acceptor, socket: PacketSocket::new(fd), fds }
     }
 
     /// Says this, which has the acceptor let it in or send it away, or wait for more.
-    fn says(&mut self, bytes: &[u8]) -> (Tripwire, Result<Option<Visitor>, Turned>) {
+    fn says(
+        &mut self,
+        bytes: &[u8],
+    ) -> (Tripwire, Result<Option<ShmProvenPeer>, RefusedPeerCause>) {
         let (wire, end) = Tripwire::new();
         send_raw(&self.socket, bytes, &std::vec::from_elem(end.as_fd(), self.fds));
         drop(end);
-        (wire, self.acceptor.poll_visitor(at(0), at(1)).map_err(|away| away.why))
+        (wire, self.acceptor.poll_proven_peer(at(0), at(1)).map_err(|away| away.why))
     }
 }
 
@@ -258,11 +265,11 @@ proptest! {
             let (wire, end) = Tripwire::new();
             send_raw(&near, &bytes, &std::vec::from_elem(end.as_fd(), count));
             drop(end);
-            let Ok(Received::Packet(packet)) = Socket::new(far).receive() else {
+            let Ok(ReceivedPacket::Packet(packet)) = PacketSocket::new(far).receive() else {
                 panic!("a packet was sent")
             };
             prop_assert_eq!(packet.cut_off, bytes.len() > 4096);
-            if let Some(GreetError::Hello(HelloError::Malformed(said))) = read(packet) {
+            if let Some(HandshakeError::Hello(HelloError::Malformed(said))) = read(packet) {
                 prop_assert_eq!(known(said), said, "the peer would not know this text");
             }
             wire.assert_closed();
@@ -289,8 +296,8 @@ proptest! {
         prop_assert!(matches!(heard, Ok(None)), "it has opened");
         wire.assert_closed();
         caller.sent(caller.outgoing().len());
-        let Ok(Received::Packet(answer)) = guest.socket.receive() else { panic!("no answer") };
-        prop_assert_eq!(caller.feed_step(&answer.bytes), Ok(News::Nothing));
+        let Ok(ReceivedPacket::Packet(answer)) = guest.socket.receive() else { panic!("no answer") };
+        prop_assert_eq!(caller.feed_step(&answer.bytes), Ok(HandshakeEvent::Nothing));
         let (wire, heard) = guest.says(caller.outgoing());
         let is_right = count >= 2 && read_greeting(&terms).is_ok();
         match heard {
@@ -302,9 +309,9 @@ proptest! {
 
     #[test]
     fn an_error_is_read_as_it_was_written(error in errors()) {
-        let bytes = Message::Goodbye(Farewell::of(error.clone())).encode();
-        let packet = Packet { bytes, fds: Vec::new(), cut_off: false };
-        let Ok((Message::Goodbye(farewell), _)) = Message::decode(packet) else {
+        let bytes = ControlMessage::Close(CloseReason::of(error.clone())).encode();
+        let packet = ControlPacket { bytes, fds: Vec::new(), cut_off: false };
+        let Ok((ControlMessage::Close(farewell), _)) = ControlMessage::decode(packet) else {
             panic!("a farewell was written")
         };
         // Kinds are equal if their fingerprints are; names are to arrive as well.
@@ -317,10 +324,10 @@ proptest! {
         (control_bytes, depth) in any::<(u64, u32)>(),
         processes in any::<Option<(i32, i32)>>(),
     ) {
-        let wish = processes.map_or(Wish::Nothing, |(connecting, listening)| {
-            Wish::Yes(Processes { connecting, listening })
+        let wish = processes.map_or(CooperationRequest::Nothing, |(connecting, listening)| {
+            CooperationRequest::Yes(ProcessPair { connecting, listening })
         });
-        let greeting = Greeting { host, terms: Terms { depth, control_bytes }, wish };
+        let greeting = ConnectOffer { host, terms: SegmentTerms { depth, control_bytes }, wish };
         prop_assert_eq!(read_greeting(&greeting.encode()), Ok(greeting));
     }
 }

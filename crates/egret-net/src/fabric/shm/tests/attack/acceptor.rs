@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::super::Rng;
 use super::super::conformance::nic;
 use super::{files, start};
-use crate::fabric::shm::puppet::{Strings, stance};
-use crate::fabric::shm::rendezvous::{Acceptor, Handles, Terms, Visitor};
+use crate::fabric::shm::acceptor::{Acceptor, ShmProvenPeer};
+use crate::fabric::shm::rendezvous::{OfferedDescriptors, SegmentTerms};
+use crate::fabric::shm::scripted_peer::{ScriptedSegment, stance};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, ConnectError, ViOptions, Wait};
 
@@ -22,30 +23,30 @@ pub(super) fn answer_nonsense(own: &str, seed: u64) {
     loop {
         let now = rt::now();
         acceptor.turn();
-        match acceptor.poll_visitor(now, now + Duration::from_secs(1)) {
+        match acceptor.poll_proven_peer(now, now + Duration::from_secs(1)) {
             Ok(Some(visitor)) => answer(visitor, &mut rng, &unfit, &mut kept),
             _ => rt::sleep(Duration::from_micros(100)),
         }
     }
 }
 
-fn answer<K>(visitor: Visitor, rng: &mut Rng, unfit: &[K], kept: &mut Vec<Visitor>)
+fn answer<K>(visitor: ShmProvenPeer, rng: &mut Rng, unfit: &[K], kept: &mut Vec<ShmProvenPeer>)
 where
     K: AsFd,
 {
-    let strings = Strings::new();
-    let Handles { control, bell } = strings.handles();
+    let strings = ScriptedSegment::new();
+    let OfferedDescriptors { control, bell } = strings.handles();
     let [depth, control_bytes] = [(); 2].map(|()| rng.next());
     let depth = u32::try_from(depth >> 32).unwrap();
-    let terms = Terms { depth, control_bytes };
+    let terms = SegmentTerms { depth, control_bytes };
     let bad = unfit[rng.below(unfit.len())].as_fd();
     let handles = match rng.below(5) {
         0 => return kept.push(visitor),
         1 => return drop(visitor),
-        2 => Handles { control: bad, bell },
-        3 => Handles { control, bell: bad },
+        2 => OfferedDescriptors { control: bad, bell },
+        3 => OfferedDescriptors { control, bell: bad },
         // Fit, and gone at once.
-        _ => Handles { control, bell },
+        _ => OfferedDescriptors { control, bell },
     };
     let _ = visitor.accept(&terms, handles);
 }
@@ -62,7 +63,7 @@ pub(super) fn endure(seed: u64) {
     let mut refused = 0;
     for call in 0..CALLS {
         match nic.wait_connect(&to, &ViOptions::default(), Deadline::In(patience)) {
-            Err(ConnectError::Hello(_)) => refused += 1,
+            Err(ConnectError::MalformedGreeting(_) | ConnectError::NotEgret) => refused += 1,
             Err(ConnectError::NotAccepted { .. } | ConnectError::NotListening { .. }) => {}
             // Before the program has opened its acceptor.
             Err(ConnectError::UnknownHost { .. }) => {}

@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::fabric::shm::layout::BYTES;
-use crate::fabric::shm::memory::Own;
+use crate::fabric::shm::memory::OwnMemory;
 
 pub(super) const ALL: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
@@ -67,7 +67,7 @@ pub(super) fn unfit_bells() -> Vec<OwnedFd> {
 }
 
 /// Whoever reads the memory keeps what was there: its owner cannot take a page away.
-pub(super) fn assert_stays(own: &Own) {
+pub(super) fn assert_stays(own: &OwnMemory) {
     assert!(ftruncate(own.fd(), 0).is_err(), "truncated");
     assert!(ftruncate(own.fd(), 1 << 30).is_err(), "grown");
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

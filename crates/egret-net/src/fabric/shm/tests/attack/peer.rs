@@ -10,16 +10,18 @@ use rustix::net::{SendFlags, send};
 use super::super::Rng;
 use super::files;
 use crate::buf::Pool;
-use crate::fabric::hub::counts::Counts;
-use crate::fabric::shm::foreign::Foreign;
+use crate::fabric::common::counts::ReceiveCounts;
+use crate::fabric::shm::foreign::ForeignMemory;
 use crate::fabric::shm::layout::{
     BELL, BOUNCE, BYTES, CHUNK, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN,
 };
 use crate::fabric::shm::memory::{LINE, WORD};
-use crate::fabric::shm::puppet::{Greeted, Puppet, Strings, greet, wait_answer};
 use crate::fabric::shm::records::{POSTED_WORDS, RingReceiver, Scratch};
-use crate::fabric::shm::rendezvous::Handles;
-use crate::fabric::shm::wire::{Item, Place};
+use crate::fabric::shm::rendezvous::OfferedDescriptors;
+use crate::fabric::shm::scripted_peer::{
+    ScriptedHandshake, ScriptedSegment, ShmScriptedPeer, greet, wait_answer,
+};
+use crate::fabric::shm::wire::{DataPlace, PostedItem};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, RemoteKey};
 
@@ -66,8 +68,8 @@ pub(super) fn attack(attack: &str, victim: &str, seed: u64) {
 
 /// A puppet with what it learned.
 struct Guest {
-    puppet: Puppet,
-    foreign: Foreign,
+    puppet: ShmScriptedPeer,
+    foreign: ForeignMemory,
     theirs: RingReceiver,
     scratch: Scratch<POSTED_WORDS>,
     keys: Vec<u64>,
@@ -85,9 +87,9 @@ impl Attacker {
     /// receives as the victim could wish for.
     fn meet(&mut self) -> Option<Guest> {
         let hello = self.hello();
-        let puppet = Greeted::new(&self.victim, hello)?.wait(self.until)?;
+        let puppet = ScriptedHandshake::new(&self.victim, hello)?.wait(self.until)?;
         let fd = puppet.accepted.handles.control.try_clone().unwrap();
-        let foreign = Foreign::map(fd, 1 << 30).unwrap();
+        let foreign = ForeignMemory::map(fd, 1 << 30).unwrap();
         let (own, seen) = (puppet.strings.own.clone(), foreign.clone());
         let theirs = RingReceiver::new(seen, RING as u64, RING_LINES as u64, own, TAKEN).unwrap();
         puppet.strings.own.word(RECEIVES).store(1000, Release);
@@ -128,7 +130,7 @@ impl Attacker {
 
     /// Random words over everything that is its own.
     fn scribble(&mut self, guest: &mut Guest) {
-        let Strings { own, .. } = &guest.puppet.strings;
+        let ScriptedSegment { own, .. } = &guest.puppet.strings;
         while !self.is_over(guest) {
             for _ in 0..500 {
                 let value = self.word(guest);
@@ -211,11 +213,11 @@ impl Attacker {
         for role in 0..2 {
             let unfit = if role == 1 { files::unfit_bells() } else { files::unfit_for_control() };
             for fd in &unfit {
-                let strings = Strings::new();
-                let Handles { control, bell } = strings.handles();
+                let strings = ScriptedSegment::new();
+                let OfferedDescriptors { control, bell } = strings.handles();
                 let handles = match role {
-                    0 => Handles { control: fd.as_fd(), bell },
-                    _ => Handles { control, bell: fd.as_fd() },
+                    0 => OfferedDescriptors { control: fd.as_fd(), bell },
+                    _ => OfferedDescriptors { control, bell: fd.as_fd() },
                 };
                 let hello = self.hello();
                 let Some(knock) = greet(&self.victim, hello) else { continue };
@@ -237,8 +239,8 @@ impl Attacker {
         while !self.is_over(guest) {
             files::assert_stays(&guest.puppet.strings.own);
             let offset = [BOUNCE, BYTES - CHUNK, BYTES - 1][self.rng.below(3)] as u64;
-            let bytes = Place::Bounce { offset, len: 1 + self.rng.below(CHUNK) as u64 };
-            guest.put(Item::Message { tag: 0, kind: None, bytes });
+            let bytes = DataPlace::Bounce { offset, len: 1 + self.rng.below(CHUNK) as u64 };
+            guest.put(PostedItem::Message { tag: 0, kind: None, bytes });
             if !guest.keep_pace() {
                 return;
             }
@@ -286,8 +288,8 @@ impl Attacker {
 
     /// Names of types without end, while an item waits for a region that never comes.
     fn names(&mut self, guest: &mut Guest) {
-        let bytes = Place::Region { number: 99, offset: 0, len: 8 };
-        guest.put(Item::Message { tag: 0, kind: None, bytes });
+        let bytes = DataPlace::Region { number: 99, offset: 0, len: 8 };
+        guest.put(PostedItem::Message { tag: 0, kind: None, bytes });
         let until = self.until;
         let socket = guest.puppet.accepted.control.fd().try_clone_to_owned().unwrap();
         let say = move |socket: OwnedFd, mut fingerprint: u64| {
@@ -315,7 +317,7 @@ impl Attacker {
             tag: level.into(),
         };
         let greeted: Vec<_> =
-            (0..40).filter_map(|n| Greeted::new(&self.victim, hello(n % 3))).collect();
+            (0..40).filter_map(|n| ScriptedHandshake::new(&self.victim, hello(n % 3))).collect();
         let address = format!("egret/{}/{}", rustix::process::geteuid().as_raw(), self.victim);
         let strangers: Vec<_> = (0..80).filter_map(|_| files::connect(&address)).collect();
         assert!(!guests.is_empty() && !greeted.is_empty() && strangers.len() > 10);
@@ -367,19 +369,20 @@ impl Attacker {
                 _ => (8, 16),
             };
             if len > 32 || self.rng.below(2) == 0 {
-                guest.put(Item::Read { id, secret, offset, len });
+                guest.put(PostedItem::Read { id, secret, offset, len });
             } else {
-                guest.put(Item::Write { secret, offset, len });
+                guest.put(PostedItem::Write { secret, offset, len });
                 // Now and then not as many as it said.
                 let len = if self.rng.below(100) == 0 { 3 } else { len };
                 let bytes = vec![1; usize::try_from(len).unwrap()];
-                let item = Item::Piece { bytes: Place::appended(bytes.len()) };
+                let item = PostedItem::Piece { bytes: DataPlace::appended(bytes.len()) };
                 guest.puppet.put(item, &bytes, guest.counts());
-                guest.put(Item::WriteEnd { id, notify: (id % 7 == 0).then_some(id) });
+                guest.put(PostedItem::WriteEnd { id, notify: (id % 7 == 0).then_some(id) });
             }
             // Now and then it does not listen to the answers for a while.
             if self.rng.below(300) == 0 {
-                (0..100).for_each(|id| guest.put(Item::Read { id, secret, offset: 0, len: 64 }));
+                (0..100)
+                    .for_each(|id| guest.put(PostedItem::Read { id, secret, offset: 0, len: 64 }));
             }
             if !guest.keep_pace() {
                 return;
@@ -389,11 +392,11 @@ impl Attacker {
 }
 
 impl Guest {
-    const fn counts(&self) -> Counts {
-        Counts { taken: 0, receives: 1000, placed: 0 }
+    const fn counts(&self) -> ReceiveCounts {
+        ReceiveCounts { taken: 0, receives: 1000, placed: 0 }
     }
 
-    fn put(&mut self, item: Item) {
+    fn put(&mut self, item: PostedItem) {
         self.puppet.put(item, &[], self.counts());
     }
 
@@ -422,8 +425,8 @@ impl Guest {
     /// Takes what the victim sends, and looks for keys in it.
     fn listen(&mut self) {
         while let Ok(Some(taken)) = self.theirs.take_posted(&mut self.scratch) {
-            let key = match Item::decode(&taken) {
-                Some(Item::Message { bytes: Place::Inline { at, len: 17 }, .. }) => {
+            let key = match PostedItem::decode(&taken) {
+                Some(PostedItem::Message { bytes: DataPlace::Inline { at, len: 17 }, .. }) => {
                     &taken.payload[usize::from(at)..][..17]
                 }
                 _ => &[],

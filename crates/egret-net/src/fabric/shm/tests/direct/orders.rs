@@ -5,14 +5,14 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use crate::atomics::checker::check;
-use crate::fabric::shm::gate::{Entrant, Keeper, Pass};
+use crate::fabric::shm::cooperating::gate::{GateEntrant, GateKeeper, GatePass};
 use crate::fabric::shm::tests::checker::{Memory, memory};
 
 const GATES: u16 = 2;
-const FIRST: Pass = Pass { gate: 0, number: 1 };
-const SECOND: Pass = Pass { gate: 1, number: 2 };
+const FIRST: GatePass = GatePass { gate: 0, number: 1 };
+const SECOND: GatePass = GatePass { gate: 1, number: 2 };
 /// Another time at the gate of the first.
-const AGAIN: Pass = Pass { gate: 0, number: 3 };
+const AGAIN: GatePass = GatePass { gate: 0, number: 3 };
 
 /// Memory of the keeper's.
 struct Behind(UnsafeCell<u64>);
@@ -33,10 +33,10 @@ impl Behind {
     }
 }
 
-fn sides() -> (Keeper<Memory, Memory>, Entrant<Memory, Memory>) {
+fn sides() -> (GateKeeper<Memory, Memory>, GateEntrant<Memory, Memory>) {
     let (keeps, enters) = (memory(2), memory(2));
-    let keeper = Keeper::new(keeps, enters, 0, GATES).unwrap();
-    (keeper, Entrant::new(enters, keeps, 0, GATES).unwrap())
+    let keeper = GateKeeper::new(keeps, enters, 0, GATES).unwrap();
+    (keeper, GateEntrant::new(enters, keeps, 0, GATES).unwrap())
 }
 
 #[test]

@@ -2,16 +2,16 @@
 
 use super::{LEN, LONG, Scene, look, pool, until};
 use crate::buf::Pool;
-use crate::fabric::shm::direct::{Direct, Way};
-use crate::fabric::shm::gate::{Entrant, GATES, Keeper, Pass, bytes};
-use crate::fabric::shm::loans::{Loans, Ticket};
-use crate::fabric::shm::memory::Own;
-use crate::fabric::shm::open::{Gates, Opened};
-use crate::fabric::shm::returns::{self, LENT_MAX, Place};
+use crate::fabric::shm::cooperating::direct_write::{DirectTarget, DirectWrites};
+use crate::fabric::shm::cooperating::exposed::{ConnectionGates, ExposedBuffer};
+use crate::fabric::shm::cooperating::gate::{GATES, GateEntrant, GateKeeper, GatePass, bytes};
+use crate::fabric::shm::cooperating::lent::{BufferTicket, LentBuffers};
+use crate::fabric::shm::cooperating::received::ReceivedBuffers;
+use crate::fabric::shm::cooperating::returns::{self, LENT_MAX, SlotPlace};
+use crate::fabric::shm::memory::OwnMemory;
 use crate::fabric::shm::tests::{Rng, foreign_of, shared};
-use crate::fabric::shm::visiting::Visiting;
 use crate::vi::{
-    Access, AccessError, Descriptor, Exposed, Open, RemoteKey, RemoteSlice, Trust, ViError,
+    Access, AccessError, Descriptor, Exposed, OpenedMemory, RemoteKey, RemoteSlice, Trust, ViError,
 };
 
 fn contents(exposed: &Exposed) -> Vec<u8> {
@@ -215,14 +215,14 @@ fn a_connection_that_ends_shuts_its_gates() {
 pub(super) fn stands_still() {
     let (keeps, theirs) = (shared(bytes(GATES)), shared(bytes(GATES)));
     let (_life, watched) = std::os::unix::net::UnixStream::pair().unwrap();
-    let keeper = Keeper::new(keeps.0.clone(), theirs.1, 0, GATES).unwrap();
-    let mut entrant = Entrant::new(theirs.0, foreign_of(&keeps.0), 0, GATES).unwrap();
-    let gates = Gates::new(keeper, watched.into());
+    let keeper = GateKeeper::new(keeps.0.clone(), theirs.1, 0, GATES).unwrap();
+    let mut entrant = GateEntrant::new(theirs.0, foreign_of(&keeps.0), 0, GATES).unwrap();
+    let gates = ConnectionGates::new(keeper, watched.into());
     for wants_it in [true, false] {
         let pool = pool(1);
         let mut buf = pool.take(LEN).unwrap();
         buf.bytes_mut().fill(1);
-        let mut opened = Opened::new(buf).unwrap();
+        let mut opened = ExposedBuffer::new(buf).unwrap();
         let mut pass = None;
         opened.invite(&gates, 0, |invitation| {
             pass = Some(invitation.pass);
@@ -258,13 +258,15 @@ fn nonsense_about_a_way_is_refused() {
     let (own, foreign) = shared(bytes(GATES));
     let pool = pool(2);
     let buf = pool.take(LEN).unwrap();
-    let (fd, plan) = Loans::announcement(&buf).unwrap();
+    let (fd, plan) = LentBuffers::announcement(&buf).unwrap();
     let fd = fd.try_clone_to_owned().unwrap();
-    let returns = Own::new(returns::bytes(LENT_MAX)).unwrap();
-    let mut visiting = Visiting::new(returns, 0, || ());
+    let returns = OwnMemory::new(returns::bytes(LENT_MAX)).unwrap();
+    let mut visiting = ReceivedBuffers::new(returns, 0, || ());
     visiting.announced(1, &fd, &plan, 1 << 20).unwrap();
-    let ticket =
-        |region, class, number, len| Ticket { place: Place { region, class, number }, len };
+    let ticket = |region, class, number, len| BufferTicket {
+        place: SlotPlace { region, class, number },
+        len,
+    };
     for nonsense in [
         ticket(0, 0, 0, 1),
         ticket(1, 1, 0, 1),
@@ -280,18 +282,24 @@ fn nonsense_about_a_way_is_refused() {
     let here = visiting.arrived(ticket(1, 0, 1, 1)).unwrap();
     assert!(visiting.away(ticket(1, 0, 1, 1)).is_none(), "a buffer of this process");
     drop(here);
-    let mut direct = Direct::new(Entrant::new(own, foreign, 0, GATES).unwrap());
+    let mut direct = DirectWrites::new(GateEntrant::new(own, foreign, 0, GATES).unwrap());
     for (gate, number) in [(GATES, 1), (u16::MAX, 1), (0, 0)] {
-        let way = Way { pass: Pass { gate, number }, region: region.clone(), at, len: 1 };
+        let way =
+            DirectTarget { pass: GatePass { gate, number }, region: region.clone(), at, len: 1 };
         assert!(!direct.learn(1, way), "gate {gate}, number {number}");
     }
-    let way = Way { pass: Pass { gate: 0, number: 1 }, region, at, len: 1 };
+    let way = DirectTarget { pass: GatePass { gate: 0, number: 1 }, region, at, len: 1 };
     assert!(direct.learn(1, way), "a gate may be shut by now");
     let to = RemoteKey::of(1).at(0);
     assert!(!direct.write(&to, &Descriptor::new(vec![1_u8])), "this one is");
     assert!(!direct.leads_to(&to, 1), "and is forgotten");
     assert!(
-        Entrant::new(Own::new(4096).unwrap(), foreign_of(&Own::new(4096).unwrap()), 64, GATES)
-            .is_none()
+        GateEntrant::new(
+            OwnMemory::new(4096).unwrap(),
+            foreign_of(&OwnMemory::new(4096).unwrap()),
+            64,
+            GATES
+        )
+        .is_none()
     );
 }

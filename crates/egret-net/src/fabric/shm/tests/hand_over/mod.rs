@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use super::foreign_of;
 use crate::buf::{Buf, Pool};
-use crate::fabric::shm::loans::Loans;
-use crate::fabric::shm::memory::Own;
-use crate::fabric::shm::returns::{LENT_MAX, bytes};
-use crate::fabric::shm::visiting::Visiting;
+use crate::fabric::shm::cooperating::lent::LentBuffers;
+use crate::fabric::shm::cooperating::received::ReceivedBuffers;
+use crate::fabric::shm::cooperating::returns::{LENT_MAX, bytes};
+use crate::fabric::shm::memory::OwnMemory;
 use crate::rt::{self, Deadline};
 
 const SMALL: usize = 64;
@@ -35,10 +35,10 @@ const REGION: u16 = 3;
 /// a socket, readable when it is over.
 struct Rig {
     pool: Pool,
-    loans: Loans,
-    visiting: Visiting,
+    loans: LentBuffers,
+    visiting: ReceivedBuffers,
     life: UnixStream,
-    returns: Own,
+    returns: OwnMemory,
 }
 
 impl Rig {
@@ -47,11 +47,11 @@ impl Rig {
     }
 
     fn of(pool: Pool) -> Self {
-        let returns = Own::new(bytes(LENT_MAX)).unwrap();
+        let returns = OwnMemory::new(bytes(LENT_MAX)).unwrap();
         let (life, watched) = UnixStream::pair().unwrap();
         let watched = OwnedFd::from(watched);
-        let loans = Loans::new(watched, foreign_of(&returns), 0).unwrap();
-        let mut visiting = Visiting::new(returns.clone(), 0, || ());
+        let loans = LentBuffers::new(watched, foreign_of(&returns), 0).unwrap();
+        let mut visiting = ReceivedBuffers::new(returns.clone(), 0, || ());
         announce(&pool, &mut visiting);
         Self { pool, loans, visiting, life, returns }
     }
@@ -71,9 +71,9 @@ fn pool() -> Pool {
     Pool::builder().class(SMALL, EACH).class(LARGE, EACH).cooperating().build().unwrap()
 }
 
-fn announce(pool: &Pool, visiting: &mut Visiting) {
+fn announce(pool: &Pool, visiting: &mut ReceivedBuffers) {
     let buf = pool.take(1).unwrap();
-    let (fd, plan) = Loans::announcement(&buf).unwrap();
+    let (fd, plan) = LentBuffers::announcement(&buf).unwrap();
     let fd = fd.try_clone_to_owned().unwrap();
     visiting.announced(REGION, &fd, &plan, 1 << 20).unwrap();
 }

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
 use super::{EACH, LARGE, REGION, Rig, SMALL, assert_all_home, until};
-use crate::buf::{Buf, NotLent, Pool};
-use crate::fabric::shm::loans::{Loans, Ticket};
-use crate::fabric::shm::visiting::Visiting;
+use crate::buf::{Buf, LendError, Pool};
+use crate::fabric::shm::cooperating::lent::{BufferTicket, LentBuffers};
+use crate::fabric::shm::cooperating::received::ReceivedBuffers;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -82,14 +82,14 @@ type Marked = (Buf, u8);
 struct World {
     pool: Pool,
     /// Until the home leaves.
-    loans: Option<Loans>,
+    loans: Option<LentBuffers>,
     /// Until the visitor leaves.
-    visiting: Option<Visiting>,
+    visiting: Option<ReceivedBuffers>,
     life: std::os::unix::net::UnixStream,
     at_home: Vec<Marked>,
     at_visitor: Vec<Marked>,
-    to_visitor: VecDeque<(Ticket, u8)>,
-    to_home: VecDeque<(Ticket, u8)>,
+    to_visitor: VecDeque<(BufferTicket, u8)>,
+    to_home: VecDeque<(BufferTicket, u8)>,
     /// Returned, and the home has not looked.
     dropped: usize,
     marks: u8,
@@ -161,7 +161,7 @@ impl World {
         let ticket = match loans.lend(REGION, buf) {
             Ok(ticket) => ticket,
             Err((buf, why)) => {
-                assert!(why == NotLent::Gone && self.visiting.is_none(), "{why}");
+                assert!(why == LendError::Gone && self.visiting.is_none(), "{why}");
                 return self.at_home.push((buf, mark));
             }
         };
@@ -219,7 +219,7 @@ impl World {
         while self.loans.is_some() && !self.to_home.is_empty() {
             self.come_back();
         }
-        let gone = self.loans.as_mut().is_none_or(Loans::owner_gone);
+        let gone = self.loans.as_mut().is_none_or(LentBuffers::owner_gone);
         assert!(gone, "the kernel says so");
         self.loans = None;
     }

@@ -9,31 +9,31 @@ use loom::thread;
 
 use crate::atomics::checker::check;
 use crate::buf::{arrive, depart, is_here, let_go};
-use crate::fabric::shm::returns::{Place, Returned, Returner};
+use crate::fabric::shm::cooperating::returns::{ReturnsReader, ReturnsWriter, SlotPlace};
 use crate::fabric::shm::tests::checker::{Memory, memory};
 
-const PLACE: Place = Place { region: 1, class: 2, number: 3 };
+const PLACE: SlotPlace = SlotPlace { region: 1, class: 2, number: 3 };
 
 /// A slot that is at the visitor.
 struct World {
     /// The visitor's count of its handles.
     handles: AtomicU64,
-    returner: Returner<Memory>,
+    returner: ReturnsWriter<Memory>,
     /// A message: that the slot changes hands.
     told: AtomicU64,
     bytes: UnsafeCell<u32>,
 }
 
 impl World {
-    fn new(handles: u64) -> (&'static Self, Returned<Memory>) {
+    fn new(handles: u64) -> (&'static Self, ReturnsReader<Memory>) {
         let returns = memory(2);
         let world = Self {
             handles: AtomicU64::new(handles),
-            returner: Returner::new(returns, 0, 2),
+            returner: ReturnsWriter::new(returns, 0, 2),
             told: AtomicU64::new(0),
             bytes: UnsafeCell::new(0),
         };
-        (Box::leak(Box::new(world)), Returned::new(returns, 0, 2).unwrap())
+        (Box::leak(Box::new(world)), ReturnsReader::new(returns, 0, 2).unwrap())
     }
 
     fn write(&self) {
@@ -82,7 +82,7 @@ pub(super) fn not_held() {
 }
 
 /// How often the slot returned by now; it is the home's.
-fn returns(returned: &mut Returned<Memory>) -> u32 {
+fn returns(returned: &mut ReturnsReader<Memory>) -> u32 {
     let mut count = 0;
     returned.poll(|place| {
         assert_eq!(place, Some(PLACE));
@@ -158,7 +158,7 @@ pub(super) fn one_way_home() {
 fn loom_two_return_at_once() {
     check(|| {
         let (world, mut returned) = World::new(1);
-        let put = |number| move || world.returner.put(Place { number, ..PLACE });
+        let put = |number| move || world.returner.put(SlotPlace { number, ..PLACE });
         let putting = [thread::spawn(put(0)), thread::spawn(put(1))];
         let mut seen = Vec::new();
         while seen.len() < 2 {

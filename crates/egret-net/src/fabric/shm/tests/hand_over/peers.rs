@@ -11,14 +11,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use super::{EACH, LARGE, REGION, SMALL, pool};
-use crate::buf::{Buf, NotLent, Pool};
+use crate::buf::{Buf, LendError, Pool};
+use crate::fabric::shm::cooperating::lent::{BufferTicket, LentBuffers};
+use crate::fabric::shm::cooperating::received::ReceivedBuffers;
+use crate::fabric::shm::cooperating::returns::{LENT_MAX, SlotPlace, bytes};
 use crate::fabric::shm::fault::step;
-use crate::fabric::shm::foreign::Foreign;
-use crate::fabric::shm::loans::{Loans, Ticket};
-use crate::fabric::shm::memory::{LINE, Own};
+use crate::fabric::shm::foreign::ForeignMemory;
+use crate::fabric::shm::memory::{LINE, OwnMemory};
 use crate::fabric::shm::records::{RingReceiver, RingSender, Scratch};
-use crate::fabric::shm::returns::{LENT_MAX, Place, bytes};
-use crate::fabric::shm::visiting::Visiting;
 
 /// More than there are buffers, so there is always room.
 const LINES: usize = 256;
@@ -42,15 +42,15 @@ impl Chance {
 
 /// One process's end of the two rings.
 struct Rings {
-    own: Own,
-    foreign: Foreign,
+    own: OwnMemory,
+    foreign: ForeignMemory,
     out: RingSender,
     into: RingReceiver,
     scratch: Scratch,
 }
 
 impl Rings {
-    fn new(own: Own, foreign: Foreign) -> Self {
+    fn new(own: OwnMemory, foreign: ForeignMemory) -> Self {
         let (own_again, seen) = (own.clone(), foreign.clone());
         let out = RingSender::new(own_again, 0, LINES, seen, CONSUMED as u64).unwrap();
         let (own_again, seen) = (own.clone(), foreign.clone());
@@ -58,23 +58,23 @@ impl Rings {
         Self { own, foreign, out, into, scratch: Scratch::new() }
     }
 
-    fn tell(&mut self, Ticket { place, len }: Ticket, content: u64) {
+    fn tell(&mut self, BufferTicket { place, len }: BufferTicket, content: u64) {
         step();
         let words = [place.encode(), len, content];
         self.out.send(0, &[bytemuck::bytes_of(&words)]).unwrap();
         step();
     }
 
-    fn hear(&mut self) -> Option<(Ticket, u64)> {
+    fn hear(&mut self) -> Option<(BufferTicket, u64)> {
         let (_, payload) = self.into.take(&mut self.scratch).unwrap()?;
         let [place, len, content]: [u64; 3] = bytemuck::pod_read_unaligned(payload);
         step();
-        Some((Ticket { place: Place::decode(place).unwrap(), len }, content))
+        Some((BufferTicket { place: SlotPlace::decode(place).unwrap(), len }, content))
     }
 }
 
-fn own() -> Own {
-    Own::new(RETURNS + bytes(LENT_MAX)).unwrap()
+fn own() -> OwnMemory {
+    OwnMemory::new(RETURNS + bytes(LENT_MAX)).unwrap()
 }
 
 /// A buffer, and what is in each of its words.
@@ -93,7 +93,7 @@ fn verify((buf, content): &Filled) {
 /// The process with the pool.
 pub(super) struct Home {
     pub(super) pool: Pool,
-    pub(super) loans: Loans,
+    pub(super) loans: LentBuffers,
     rings: Rings,
     mine: Vec<Filled>,
     chance: Chance,
@@ -104,16 +104,16 @@ impl Home {
     pub(super) fn meet(mut socket: UnixStream, pid: u32, process: OwnedFd, chance: Chance) -> Self {
         let (pool, own) = (pool(), own());
         let any = pool.take(1).unwrap();
-        let (fd, plan) = Loans::announcement(&any).unwrap();
+        let (fd, plan) = LentBuffers::announcement(&any).unwrap();
         let fds = [own.fd().as_raw_fd(), fd.as_raw_fd()].map(|fd| fd.unsigned_abs().into());
         say(&mut socket, &fds);
         say(&mut socket, &[plan.len() as u64]);
         say(&mut socket, &plan);
         let [theirs] = listen(&mut socket);
-        let foreign = Foreign::map(open(pid, theirs, false), own.len() as u64).unwrap();
+        let foreign = ForeignMemory::map(open(pid, theirs, false), own.len() as u64).unwrap();
         // The visitor waits until its memory is open here.
         say(&mut socket, &[0]);
-        let loans = Loans::new(process, foreign.clone(), RETURNS as u64).unwrap();
+        let loans = LentBuffers::new(process, foreign.clone(), RETURNS as u64).unwrap();
         drop(any);
         Self { pool, loans, rings: Rings::new(own, foreign), mine: Vec::new(), chance }
     }
@@ -136,7 +136,7 @@ impl Home {
                 Ok(ticket) => self.rings.tell(ticket, filled.1),
                 // One that dies while it leaves has left.
                 Err((buf, why)) => {
-                    assert_eq!(why, NotLent::Gone);
+                    assert_eq!(why, LendError::Gone);
                     self.mine.push((buf, filled.1));
                 }
             }
@@ -168,7 +168,7 @@ impl Home {
 
 /// The process without.
 pub(super) struct Visitor {
-    pub(super) visiting: Visiting,
+    pub(super) visiting: ReceivedBuffers,
     rings: Rings,
     held: Vec<Filled>,
     chance: Chance,
@@ -186,8 +186,8 @@ impl Visitor {
         let plan: Vec<u64> =
             plan.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
         let own = own();
-        let foreign = Foreign::map(open(pid, ring, false), own.len() as u64).unwrap();
-        let mut visiting = Visiting::new(own.clone(), RETURNS, || ());
+        let foreign = ForeignMemory::map(open(pid, ring, false), own.len() as u64).unwrap();
+        let mut visiting = ReceivedBuffers::new(own.clone(), RETURNS, || ());
         let region = open(pid, region, true);
         let file = rustix::fs::fstat(&region).unwrap().st_ino;
         visiting.announced(REGION, &region, &plan, 1 << 20).unwrap();

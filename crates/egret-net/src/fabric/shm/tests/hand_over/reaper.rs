@@ -1,7 +1,7 @@
 //! What is still out when the connection is over.
 
 use super::{LARGE, REGION, Rig, SMALL, assert_all_home, until};
-use crate::fabric::shm::reaper;
+use crate::fabric::shm::cooperating::reaper;
 
 #[test]
 fn what_is_held_stays_out_until_it_is_dropped() {

@@ -140,7 +140,10 @@ fn leaves_nothing(test: &str, body: impl FnOnce()) {
         return;
     }
     one_dies(Chance(1), NEVER);
-    until(|| !crate::fabric::shm::reaper::is_running(), "there is nothing to wait for");
+    until(
+        || !crate::fabric::shm::cooperating::reaper::is_running(),
+        "there is nothing to wait for",
+    );
     let before = footprint();
     body();
     until(|| footprint() == before, "nothing is left");

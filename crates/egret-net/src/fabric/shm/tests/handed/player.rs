@@ -5,9 +5,9 @@ use super::super::hand_over::peers::Chance;
 use super::{ANY, LARGE, SMALL, home, pool};
 use crate::buf::{Buf, Pool};
 use crate::fabric::shm::tests::conformance::trusting;
-use crate::rt::Deadline;
+use crate::rt::{Deadline, GivenBack};
 use crate::vi::{
-    Address, Completion, Descriptor, Handed, Nic, PostError, Refused, Trust, Vi, ViError, ViOptions,
+    Address, Completion, Descriptor, Handed, Nic, PostError, Trust, Vi, ViError, ViOptions,
 };
 
 pub(super) const SERVICE: &str = "players";
@@ -130,9 +130,9 @@ fn verify(buf: &Buf, content: u64) {
     assert!(words.iter().all(|word| *word == content.to_ne_bytes()), "another wrote it");
 }
 
-fn reason(error: PostError) -> ViError {
-    match error.reason {
-        Refused::Broken(why) => why,
+fn reason(error: GivenBack<Descriptor, PostError>) -> ViError {
+    match error.why {
+        PostError::Broken(why) => why,
         other => panic!("{other}"),
     }
 }

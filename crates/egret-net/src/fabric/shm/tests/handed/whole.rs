@@ -7,7 +7,7 @@ use super::{
     mappings,
 };
 use crate::buf::{Buf, Pool, PoolStats};
-use crate::fabric::shm::returns::LENT_MAX;
+use crate::fabric::shm::cooperating::returns::LENT_MAX;
 use crate::fabric::shm::tests::watched::readable;
 use crate::rt;
 use crate::vi::{Arming, Descriptor, Handed, Reliability, Trust, ViError};

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Ends, ends};
 use crate::fabric::shm::memory::LINE;
-use crate::fabric::shm::records::{Lie, NotSent, POSTED_WORDS, RECORD_MAX, Scratch};
+use crate::fabric::shm::records::{POSTED_WORDS, RECORD_MAX, RingError, Scratch, SendRecordError};
 use crate::fabric::shm::tests::Rng;
 use crate::rt;
 
@@ -31,7 +31,7 @@ fn answer(ends: &mut Ends, position: u64, head: u64) {
         Ok(Some((_, payload))) => {
             assert!(payload.len() <= RECORD_MAX && line + payload.len().div_ceil(LINE) <= 256);
         }
-        Err(why) => assert_eq!(why, Lie::Head { head, position }),
+        Err(why) => assert_eq!(why, RingError::Head { head, position }),
     }
 }
 
@@ -64,7 +64,7 @@ pub(in super::super) fn items_are_for_posted() {
     let mut eager = ends(256);
     eager.ring.word(LINE).store(item, Release);
     let taken = eager.receiver.take(&mut eager.scratch);
-    assert_eq!(taken, Err(Lie::Head { head: item, position: 0 }));
+    assert_eq!(taken, Err(RingError::Head { head: item, position: 0 }));
     // One byte more than scratch has behind the head and the tag.
     let too_long = (POSTED_WORDS as u64 * 8 - 15) << 16 | 1;
     for (head, is_fit) in
@@ -76,7 +76,7 @@ pub(in super::super) fn items_are_for_posted() {
         let taken = receiver.take_posted(&mut scratch);
         match is_fit {
             true => assert_eq!(taken.unwrap().map(|taken| taken.is_item), Some(true)),
-            false => assert_eq!(taken, Err(Lie::Head { head, position: 0 })),
+            false => assert_eq!(taken, Err(RingError::Head { head, position: 0 })),
         }
     }
 }
@@ -90,7 +90,7 @@ fn asks_without_end_are_an_error() {
     }
     let head = 2 << 32 | 1 << 8 | 1;
     let taken = ends.receiver.take(&mut ends.scratch);
-    assert_eq!(taken, Err(Lie::Head { head, position: 2 }));
+    assert_eq!(taken, Err(RingError::Head { head, position: 2 }));
 }
 
 #[test]
@@ -103,15 +103,15 @@ pub(in super::super) fn impossible_consumption() {
     (0..100).for_each(|tag| ends.pass(tag, &[]));
     for (said, before) in [(101, 0), (u64::MAX, 0), (1 << 32, 0), (50, 50), (49, 50), (0, 50)] {
         ends.consumed.word(8).store(said, Release);
-        let lie = Lie::Consumed { said, before, position: 100 };
+        let lie = RingError::Consumed { said, before, position: 100 };
         let expected = if said == 50 { Ok(50) } else { Err(lie) };
         assert_eq!(ends.sender.arrived(), expected);
     }
     while ends.sender.position() < 50 + 256 {
         ends.sender.send(0, &[]).unwrap();
     }
-    let lie = Lie::Consumed { said: 0, before: 50, position: 306 };
-    assert_eq!(ends.sender.send(0, &[]), Err(NotSent::Lie(lie)));
+    let lie = RingError::Consumed { said: 0, before: 50, position: 306 };
+    assert_eq!(ends.sender.send(0, &[]), Err(SendRecordError::Ring(lie)));
     assert!(!ends.sender.ask());
 }
 

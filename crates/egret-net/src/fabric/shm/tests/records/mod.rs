@@ -10,9 +10,10 @@ pub(super) use models::{one_line, posted, right_behind, stale_payload, two_lines
 use proptest::prelude::*;
 
 use super::{Rng, shared};
-use crate::fabric::shm::memory::{LINE, LINE_WORDS, Own};
+use crate::fabric::shm::memory::{LINE, LINE_WORDS, OwnMemory};
 use crate::fabric::shm::records::{
-    INLINE_WORDS, LINES_MIN, NoRing, NotSent, RECORD_MAX, RingReceiver, RingSender, Scratch,
+    INLINE_WORDS, LINES_MIN, RECORD_MAX, RingLayoutError, RingReceiver, RingSender, Scratch,
+    SendRecordError,
 };
 use crate::rt;
 
@@ -22,8 +23,8 @@ struct Ends {
     sender: RingSender,
     receiver: RingReceiver,
     scratch: Scratch,
-    ring: Own,
-    consumed: Own,
+    ring: OwnMemory,
+    consumed: OwnMemory,
 }
 
 /// A ring of so many lines, from the second line of its memory on.
@@ -81,7 +82,7 @@ fn a_full_ring_cannot_be_asked_and_is_published_by_and_by() {
     while ends.sender.send(sent, &[]).is_ok() {
         sent += 1;
     }
-    assert_eq!((sent, ends.sender.send(0, &[])), (256, Err(NotSent::Full)));
+    assert_eq!((sent, ends.sender.send(0, &[])), (256, Err(SendRecordError::Full)));
     assert!(!ends.sender.ask());
     for tag in 0..64 {
         assert_eq!(ends.sender.arrived(), Ok(0));
@@ -187,8 +188,8 @@ fn too_long_is_said_at_once() {
     let mut ends = ends(256);
     let most = [1; RECORD_MAX + 1];
     let len = RECORD_MAX + 1;
-    assert_eq!(ends.sender.send(0, &[&most]), Err(NotSent::TooLarge { len }));
-    assert_eq!(ends.sender.send(0, &[&most[1..], &[1]]), Err(NotSent::TooLarge { len }));
+    assert_eq!(ends.sender.send(0, &[&most]), Err(SendRecordError::TooLarge { len }));
+    assert_eq!(ends.sender.send(0, &[&most[1..], &[1]]), Err(SendRecordError::TooLarge { len }));
     assert_eq!((ends.sender.position(), ends.take()), (0, None));
 }
 
@@ -227,7 +228,7 @@ fn what_is_posted_is_published_when_its_owner_is_done_with_it() {
         assert_eq!((taken.is_item, taken.tag, taken.payload), (true, tag, &content(tag, 8)[..]));
     }
     assert!(!sender.has_room(1));
-    assert_eq!((sender.arrived(), sender.send(0, &[])), (Ok(0), Err(NotSent::Full)));
+    assert_eq!((sender.arrived(), sender.send(0, &[])), (Ok(0), Err(SendRecordError::Full)));
     receiver.release(100);
     assert_eq!(sender.arrived(), Ok(100));
     assert!(sender.has_room(100) && !sender.has_room(101));
@@ -278,17 +279,17 @@ fn a_ring_that_is_not_there_is_an_error() {
         RingReceiver::new(foreign.clone(), first, lines, own.clone(), consumed).map(drop)
     };
     for lines in [0, 1, 128, 257, 1 << 32, u64::MAX] {
-        assert_eq!(ring(0, lines, 0), Err(NoRing::Lines { lines, least: LINES_MIN }));
+        assert_eq!(ring(0, lines, 0), Err(RingLayoutError::Lines { lines, least: LINES_MIN }));
     }
     for offset in [1, 8, 63, u64::MAX] {
-        assert_eq!(ring(offset, 256, 0), Err(NoRing::Unaligned { offset, align: LINE }));
+        assert_eq!(ring(offset, 256, 0), Err(RingLayoutError::Unaligned { offset, align: LINE }));
     }
     for (offset, lines) in [(0, 512), (4160, 256), (u64::MAX - 63, 256), (0, 1 << 31)] {
         let bytes = lines * LINE as u64;
-        assert_eq!(ring(offset, lines, 0), Err(NoRing::Outside { offset, bytes, len }));
+        assert_eq!(ring(offset, lines, 0), Err(RingLayoutError::Outside { offset, bytes, len }));
     }
-    assert_eq!(ring(0, 256, 4), Err(NoRing::Unaligned { offset: 4, align: 8 }));
-    let outside = NoRing::Outside { offset: len as u64, bytes: 8, len };
+    assert_eq!(ring(0, 256, 4), Err(RingLayoutError::Unaligned { offset: 4, align: 8 }));
+    let outside = RingLayoutError::Outside { offset: len as u64, bytes: 8, len };
     assert_eq!(ring(4096, 256, len), Err(outside));
     assert_eq!(ring(4096, 256, len - 8), Ok(()));
     let sender = RingSender::new(own, 4096, 256, foreign, len as u64);
@@ -316,7 +317,7 @@ fn a_million_records_go_through_real_memory() {
     for tag in 0..RECORDS {
         fill(&mut payload, tag, length_of(tag));
         while let Err(why) = sender.send(tag, &[&payload]) {
-            assert_eq!(why, NotSent::Full);
+            assert_eq!(why, SendRecordError::Full);
             std::hint::spin_loop();
         }
     }

@@ -5,7 +5,7 @@ use loom::thread;
 use super::content;
 use crate::atomics::checker::check;
 use crate::fabric::shm::memory::{LINE, Readable, Writable};
-use crate::fabric::shm::records::{INLINE, NotSent, RingReceiver, RingSender, Scratch};
+use crate::fabric::shm::records::{INLINE, RingReceiver, RingSender, Scratch, SendRecordError};
 use crate::fabric::shm::tests::checker::{Memory, memory};
 
 /// A sender and a receiver under the model checker.
@@ -20,7 +20,7 @@ fn model(lines: usize) -> Model {
 
 fn send(sender: &mut RingSender<Memory, Memory>, tag: u64, payload: &[u8]) {
     while let Err(why) = sender.send(tag, &[payload]) {
-        assert_eq!(why, NotSent::Full);
+        assert_eq!(why, SendRecordError::Full);
         thread::yield_now();
     }
 }
@@ -89,7 +89,7 @@ pub(in super::super) fn posted() {
                 _ => sender.send(tag, &[&bytes]),
             };
             while let Err(why) = send() {
-                assert_eq!(why, NotSent::Full);
+                assert_eq!(why, SendRecordError::Full);
                 thread::yield_now();
             }
         }

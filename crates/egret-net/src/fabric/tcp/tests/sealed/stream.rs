@@ -6,17 +6,17 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 
 use crate::fabric::seal::SealError;
-use crate::fabric::tcp::datapath::Leaving;
-use crate::fabric::tcp::puppet::{Memory, Puppet, keys_of_callee};
+use crate::fabric::tcp::datapath::TcpClosing;
+use crate::fabric::tcp::scripted_peer::{MemoryStream, ScriptedPeer, keys_of_callee};
 use crate::fabric::tcp::sealed::record::{AROUND, PIECE, RECORD_MAX, len_of};
-use crate::fabric::tcp::stream::{Stream, Unread};
+use crate::fabric::tcp::stream::{ByteStream, StreamReadError};
 
-const FORGED: Unread = Unread::Wrong(SealError::Forged.text());
+const FORGED: StreamReadError = StreamReadError::Wrong(SealError::Forged.text());
 
 /// An end, and what its peer says and hears.
-fn ends() -> (Stream, Memory) {
-    let wire = Memory::default();
-    (Stream::Memory(wire.clone()).sealed(keys_of_callee(), &[]), wire)
+fn ends() -> (ByteStream, MemoryStream) {
+    let wire = MemoryStream::default();
+    (ByteStream::Memory(wire.clone()).sealed(keys_of_callee(), &[]), wire)
 }
 
 fn text(len: usize) -> Vec<u8> {
@@ -24,11 +24,11 @@ fn text(len: usize) -> Vec<u8> {
 }
 
 /// All that can be read now into pieces of `most`, and why no more can.
-fn read(stream: &mut Stream, most: usize) -> (Vec<u8>, Unread) {
+fn read(stream: &mut ByteStream, most: usize) -> (Vec<u8>, StreamReadError) {
     let (mut all, mut piece) = (Vec::new(), vec![0; most]);
     loop {
         match stream.read(&mut piece) {
-            Ok(0) => return (all, Unread::Kernel(Errno::PIPE)),
+            Ok(0) => return (all, StreamReadError::Kernel(Errno::PIPE)),
             Ok(n) => all.extend_from_slice(&piece[..n]),
             Err(why) => return (all, why),
         }
@@ -36,12 +36,12 @@ fn read(stream: &mut Stream, most: usize) -> (Vec<u8>, Unread) {
 }
 
 /// What comes of these bytes, and the end of the stream behind them.
-fn outcome(bytes: &[u8]) -> (Vec<u8>, Unread) {
+fn outcome(bytes: &[u8]) -> (Vec<u8>, StreamReadError) {
     let (mut stream, wire) = ends();
     wire.say(bytes);
     wire.end();
     let (mut all, why) = read(&mut stream, 1000);
-    if why != Unread::Kernel(Errno::AGAIN) {
+    if why != StreamReadError::Kernel(Errno::AGAIN) {
         return (all, why);
     }
     // Part of a record was there, and the end is seen by the next call.
@@ -50,19 +50,19 @@ fn outcome(bytes: &[u8]) -> (Vec<u8>, Unread) {
     (all, why)
 }
 
-const ENDED: Unread = Unread::Kernel(Errno::PIPE);
+const ENDED: StreamReadError = StreamReadError::Kernel(Errno::PIPE);
 
-/// As `docs/tcp-wire.md` has it.
+/// As `docs/wire/tcp.md` has it.
 #[test]
 fn a_record_has_the_bytes_that_are_documented() {
     const HI: u128 = 0xf13d_e9c9_ba82_2adf_c0ea_7d54_6f21_b228;
     let expected = [&[2, 0, 0xd7, 0x5c][..], &HI.to_be_bytes()].concat();
-    assert_eq!(Puppet::caller(9).record(b"hi"), expected);
+    assert_eq!(ScriptedPeer::caller(9).record(b"hi"), expected);
 }
 
 /// No bit of three records can be another without notice, and nothing of its record is read.
 pub(super) fn every_bit_counts() {
-    let sealed = Puppet::caller(30).seal(&text(90));
+    let sealed = ScriptedPeer::caller(30).seal(&text(90));
     assert_eq!(outcome(&sealed), (text(90), ENDED));
     for bit in 0..8 * sealed.len() {
         let mut changed = sealed.clone();
@@ -70,7 +70,10 @@ pub(super) fn every_bit_counts() {
         let (read, why) = outcome(&changed);
         let before = bit / 8 / (30 + AROUND) * 30;
         assert_eq!(read, text(90)[..before], "bit {bit}");
-        assert!(matches!(why, Unread::Wrong(_) | Unread::Cut), "bit {bit}: {why:?}");
+        assert!(
+            matches!(why, StreamReadError::Wrong(_) | StreamReadError::Cut),
+            "bit {bit}: {why:?}"
+        );
     }
 }
 
@@ -80,7 +83,7 @@ fn a_bit_that_was_changed_is_noticed_wherever_it_is() {
 }
 
 pub(super) fn order_counts() {
-    let mut peer = Puppet::caller(30);
+    let mut peer = ScriptedPeer::caller(30);
     let records: Vec<Vec<u8>> = (0..4).map(|at| peer.record(&[at; 30])).collect();
     let orders: [(&[usize], usize); 4] =
         [(&[0, 0], 1), (&[1, 0], 0), (&[0, 1, 1, 2], 2), (&[0, 2, 3], 1)];
@@ -98,11 +101,11 @@ fn records_that_are_repeated_left_out_or_in_another_order_are_noticed() {
 
 #[test]
 fn a_stream_that_ends_inside_of_a_record_says_so() {
-    let sealed = Puppet::caller(30).seal(&text(90));
+    let sealed = ScriptedPeer::caller(30).seal(&text(90));
     for len in 0..sealed.len() {
         let whole = len / (30 + AROUND);
         let is_between = len % (30 + AROUND) == 0;
-        let why = if is_between { ENDED } else { Unread::Cut };
+        let why = if is_between { ENDED } else { StreamReadError::Cut };
         assert_eq!(outcome(&sealed[..len]), (text(90)[..30 * whole].to_vec(), why), "{len} bytes");
     }
 }
@@ -113,12 +116,14 @@ fn lengths_that_no_record_has_are_wrong() {
         let head = u16::try_from(len).unwrap().to_le_bytes();
         let (mut stream, wire) = ends();
         wire.say(&head);
-        assert!(matches!(read(&mut stream, 10), (read, Unread::Wrong(_)) if read.is_empty()));
+        assert!(
+            matches!(read(&mut stream, 10), (read, StreamReadError::Wrong(_)) if read.is_empty())
+        );
     }
 }
 
 /// What comes of these bytes, all there at once, where there is room for all of them.
-fn placed(bytes: &[u8]) -> (Vec<u8>, Unread) {
+fn placed(bytes: &[u8]) -> (Vec<u8>, StreamReadError) {
     let (mut stream, wire) = ends();
     wire.say(bytes);
     wire.end();
@@ -128,7 +133,7 @@ fn placed(bytes: &[u8]) -> (Vec<u8>, Unread) {
         match stream.read_both(&mut all[n..], &mut other) {
             Ok(0) => break (all[..n].to_vec(), ENDED),
             Ok(now) => n += now,
-            Err(why) if why == Unread::Kernel(Errno::AGAIN) => {}
+            Err(why) if why == StreamReadError::Kernel(Errno::AGAIN) => {}
             Err(why) => break (all[..n].to_vec(), why),
         }
     }
@@ -137,7 +142,7 @@ fn placed(bytes: &[u8]) -> (Vec<u8>, Unread) {
 /// Of records that are read to their place none that was changed is read, and all before it are.
 pub(super) fn places_are_proven() {
     let (one, len) = (PIECE + AROUND, 3 * PIECE);
-    let sealed = Puppet::caller(PIECE).seal(&text(len));
+    let sealed = ScriptedPeer::caller(PIECE).seal(&text(len));
     assert_eq!(placed(&sealed), (text(len), ENDED));
     for at in [2, 5000, one - 17, one - 16, one - 1, one + 2, 2 * one - 1, 3 * one - 1] {
         let mut changed = sealed.clone();
@@ -156,7 +161,7 @@ fn a_large_record_that_was_changed_is_noticed_in_its_place() {
 /// Records of a length that is not the one that a large payload has.
 pub(super) fn other_lengths_are_read() {
     for most in [1000, PIECE - 1, PIECE + 1, RECORD_MAX] {
-        let sealed = Puppet::caller(most).seal(&text(100_000));
+        let sealed = ScriptedPeer::caller(most).seal(&text(100_000));
         assert_eq!(placed(&sealed), (text(100_000), ENDED), "records of {most} bytes");
     }
 }
@@ -168,7 +173,7 @@ fn a_length_that_was_guessed_wrong_is_put_right() {
 
 #[test]
 fn a_large_record_may_come_in_two_parts() {
-    let sealed = Puppet::caller(PIECE).seal(&text(PIECE + 40));
+    let sealed = ScriptedPeer::caller(PIECE).seal(&text(PIECE + 40));
     for cut in (0..60).chain([4000, 4097, 4098, 4099, 4100, 9000]).chain(PIECE - 5..PIECE + 80) {
         let (mut stream, wire) = ends();
         let (now, later) = sealed.split_at(cut.min(sealed.len()));
@@ -179,7 +184,7 @@ fn a_large_record_may_come_in_two_parts() {
         let n = match first {
             Ok(n) => n,
             Err(why) => {
-                assert_eq!(why, Unread::Kernel(Errno::AGAIN), "{cut} bytes");
+                assert_eq!(why, StreamReadError::Kernel(Errno::AGAIN), "{cut} bytes");
                 stream.read_both(&mut to, &mut other).unwrap()
             }
         };
@@ -211,8 +216,8 @@ fn a_large_slice_begins_with_a_record() {
 
 #[test]
 fn bytes_that_go_first_are_not_sealed_and_go_first() {
-    let wire = Memory::default();
-    let mut stream = Stream::Memory(wire.clone()).sealed(keys_of_callee(), b"welcome");
+    let wire = MemoryStream::default();
+    let mut stream = ByteStream::Memory(wire.clone()).sealed(keys_of_callee(), b"welcome");
     assert!(stream.has_unsent());
     wire.make_room(3);
     assert_eq!(stream.write(b"text"), Err(Errno::AGAIN));
@@ -221,12 +226,12 @@ fn bytes_that_go_first_are_not_sealed_and_go_first() {
     assert_eq!(stream.write(b"text"), Ok(4));
     let heard = wire.heard();
     assert_eq!(&heard[..4], b"come");
-    assert_eq!(Puppet::caller(30).open(&heard[4..]), b"text");
+    assert_eq!(ScriptedPeer::caller(30).open(&heard[4..]), b"text");
 }
 
 #[test]
 fn records_that_came_behind_the_greeting_are_ready() {
-    let sealed = Puppet::caller(30).seal(&text(90));
+    let sealed = ScriptedPeer::caller(30).seal(&text(90));
     for held in 0..=sealed.len() {
         let (mut stream, wire) = ends();
         assert!(stream.hold(&sealed[..held]).is_empty());
@@ -240,14 +245,14 @@ fn records_that_came_behind_the_greeting_are_ready() {
 /// Last words of which the kernel takes a part: the stream is shut behind the rest of them.
 pub(super) fn last_words() {
     let (stream, wire) = ends();
-    let mut leaving = Leaving { stream, bytes: text(100) };
+    let mut closing = TcpClosing { stream, bytes: text(100) };
     for room in [0, 5, 20] {
         wire.make_room(room);
-        assert!(!leaving.push() && !wire.is_over(), "it was shut with {room} bytes of room");
+        assert!(!closing.push() && !wire.is_over(), "it was shut with {room} bytes of room");
     }
     wire.make_room(1000);
-    assert!(leaving.push() && wire.is_over(), "it was not shut");
-    assert_eq!(Puppet::caller(1).open(&wire.heard()), text(100));
+    assert!(closing.push() && wire.is_over(), "it was not shut");
+    assert_eq!(ScriptedPeer::caller(1).open(&wire.heard()), text(100));
 }
 
 #[test]
@@ -259,7 +264,7 @@ fn last_words_are_said_before_a_stream_is_shut() {
 fn numbers_that_end_are_the_end_of_writing() {
     let (mut stream, wire) = ends();
     wire.make_room(usize::MAX);
-    let Stream::Sealed(sealed) = &mut stream else { unreachable!("it is sealed") };
+    let ByteStream::Sealed(sealed) = &mut stream else { unreachable!("it is sealed") };
     sealed.skip_to(u64::MAX - 1);
     assert_eq!(stream.write(b"last"), Ok(4));
     assert!(!stream.is_worn());
@@ -270,7 +275,7 @@ fn numbers_that_end_are_the_end_of_writing() {
 
 #[test]
 fn an_end_that_sleeps_keeps_what_it_has_not_read() {
-    let sealed = Puppet::caller(usize::MAX).seal(&text(200_000));
+    let sealed = ScriptedPeer::caller(usize::MAX).seal(&text(200_000));
     let (mut stream, wire) = ends();
     let mut all = Vec::new();
     for piece in sealed.chunks(9_999) {
@@ -288,7 +293,7 @@ proptest! {
         steps in proptest::collection::vec((1_usize..150_000, 0_usize..200_000), 1..8),
         cut in 1_usize..50_000,
     ) {
-        let ((mut stream, wire), mut peer) = (ends(), Puppet::caller(1));
+        let ((mut stream, wire), mut peer) = (ends(), ScriptedPeer::caller(1));
         let (bytes, mut written, mut heard) = (text(1 << 20), 0, Vec::new());
         for (len, room) in steps {
             wire.make_room(room);
@@ -315,7 +320,7 @@ proptest! {
         places in (1_usize..70_000, 0_usize..100),
     ) {
         let ((mut stream, wire), len) = (ends(), 200_000);
-        let sealed = Puppet::caller(most.max(50)).seal(&text(len));
+        let sealed = ScriptedPeer::caller(most.max(50)).seal(&text(len));
         let (mut left, mut all) = (&sealed[..], Vec::<u8>::new());
         let (mut one, mut other) = (vec![0; places.0], vec![0; places.1]);
         for piece in pieces.into_iter().chain([usize::MAX]) {
@@ -330,7 +335,7 @@ proptest! {
                         prop_assert!(n == one.len() + other.len() || !stream.is_ready());
                     }
                     Err(why) => {
-                        prop_assert_eq!(why, Unread::Kernel(Errno::AGAIN));
+                        prop_assert_eq!(why, StreamReadError::Kernel(Errno::AGAIN));
                         break;
                     }
                 }

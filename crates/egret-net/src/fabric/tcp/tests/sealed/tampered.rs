@@ -8,20 +8,20 @@ use super::super::conformance::{V4, nic};
 use super::super::raw::{PATIENCE, Raw, frame};
 use super::sealed;
 use crate::buf::Pool;
-use crate::fabric::greet::{Callee, News, Stance};
-use crate::fabric::hub::eager::Drained;
+use crate::fabric::common::eager::DrainedUnits;
+use crate::fabric::handshake::{Callee, Credentials, HandshakeEvent};
 use crate::fabric::seal::SealError;
 use crate::fabric::tcp::driver::Driver;
-use crate::fabric::tcp::puppet::{Memory, Puppet, keys_of_callee};
-use crate::fabric::tcp::stream::Stream;
-use crate::fabric::tcp::wire::Frame;
+use crate::fabric::tcp::scripted_peer::{MemoryStream, ScriptedPeer, keys_of_callee};
+use crate::fabric::tcp::stream::ByteStream;
+use crate::fabric::tcp::wire::TcpFrame;
 use crate::rt;
 use crate::vi::{
     Address, Descriptor, Encrypt, Identity, Lane, Reliability, Secret, ViError, ViOptions, Wait,
 };
 
 const FORGED: ViError = ViError::Protocol(SealError::Forged.text());
-const MESSAGE: Frame = Frame::Message { tag: 0, kind: None };
+const MESSAGE: TcpFrame = TcpFrame::Message { tag: 0, kind: None };
 
 /// Three records, one message each.
 fn records(raw: &mut Raw) -> [Vec<u8>; 3] {
@@ -115,7 +115,7 @@ pub(super) fn an_end_without_a_goodbye_is_a_death() {
         raw.write_raw(&[first, second].concat());
         raw.stream.shutdown(Shutdown::Write).unwrap();
     });
-    let cut = ViError::PeerDied { why: "its connection ended without a word" };
+    let cut = ViError::PeerDied { why: "its connection ended without a goodbye" };
     assert_eq!((why, came), (cut, 2));
 }
 
@@ -130,7 +130,7 @@ fn numbers_that_end_are_the_end_of_the_connection() {
         let raw = Raw::new(Reliability::Unreliable);
         raw.nic.inside(|driver: &mut Driver, _| {
             for stream in driver.streams() {
-                let Stream::Sealed(sealed) = stream else { panic!("it is sealed") };
+                let ByteStream::Sealed(sealed) = stream else { panic!("it is sealed") };
                 sealed.skip_to(u64::MAX);
             }
         });
@@ -142,19 +142,19 @@ fn numbers_that_end_are_the_end_of_the_connection() {
 
 /// However much came at once: the set says nothing of what has left the kernel.
 pub(super) fn nothing_ready_is_left() {
-    let eager = Frame::Eager { lane: Lane::Talk, tag: 0, drained: Drained(0) };
-    let counts = frame(Frame::Counts { drained: Drained(0), asks: false }, b"");
+    let eager = TcpFrame::Eager { lane: Lane::Talk, tag: 0, drained: DrainedUnits(0) };
+    let counts = frame(TcpFrame::Counts { drained: DrainedUnits(0), asks: false }, b"");
     for count in [1, 10, 2500, 4000] {
         let raw = Raw::new(Reliability::Unreliable);
         // In memory, so that all is there at once.
-        let wire = Memory::default();
+        let wire = MemoryStream::default();
         raw.nic.inside(|driver: &mut Driver, _| {
             for stream in driver.streams() {
-                *stream = Stream::Memory(wire.clone()).sealed(keys_of_callee(), &[]);
+                *stream = ByteStream::Memory(wire.clone()).sealed(keys_of_callee(), &[]);
             }
         });
         let bytes = [counts.repeat(count), frame(eager, b"last")].concat();
-        wire.say(&Puppet::caller(100).seal(&bytes));
+        wire.say(&ScriptedPeer::caller(100).seal(&bytes));
         let mut came = false;
         raw.until("the last of them", |raw| {
             raw.nic.poll();
@@ -173,25 +173,25 @@ fn no_record_waits_for_the_socket() {
     sealed(100, nothing_ready_is_left);
 }
 
-/// Says its part of the greeting, and the first record in the same breath.
+/// Says its part of the handshake, and the first record in the same breath.
 fn welcome(mut stream: TcpStream) -> TcpStream {
     let (identity, encrypt) = (Identity::random(), Encrypt::BetweenMachines);
-    let stance = Stance::new("tcp", Secret::none(), identity, encrypt);
-    let mut callee = Callee::new(stance, true);
+    let credentials = Credentials::new("tcp", Secret::none(), identity, encrypt);
+    let mut callee = Callee::new(credentials, true);
     let mut bytes = [0; 2048];
     loop {
         let n = stream.read(&mut bytes).unwrap();
         assert!(n > 0, "it has left");
         let fed = callee.feed(&bytes[..n]).unwrap();
-        let is_over = matches!(fed.news, News::Hello { .. });
+        let is_over = matches!(fed.news, HandshakeEvent::Hello { .. });
         if is_over {
             callee.welcome(&[]);
         }
         let mut said = callee.outgoing().to_vec();
         callee.sent(said.len());
         if is_over {
-            let eager = Frame::Eager { lane: Lane::Talk, tag: 5, drained: Drained(0) };
-            said.extend(Puppet::new(keys_of_callee(), 100).seal(&frame(eager, b"behind")));
+            let eager = TcpFrame::Eager { lane: Lane::Talk, tag: 5, drained: DrainedUnits(0) };
+            said.extend(ScriptedPeer::new(keys_of_callee(), 100).seal(&frame(eager, b"behind")));
         }
         stream.write_all(&said).unwrap();
         if is_over {

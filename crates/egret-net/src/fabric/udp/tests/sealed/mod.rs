@@ -8,13 +8,13 @@ use std::io::IoSlice;
 
 use super::ends::{all_lengths_arrive_between, lost_goodbyes_are_repeated};
 use super::nics::{Opened, answers, connect, next, stranger};
-use crate::fabric::udp::arrival::Tally;
+use crate::fabric::udp::arrival::DroppedDatagrams;
+use crate::fabric::udp::connection::Connection;
 use crate::fabric::udp::fault::{Fault, caught};
-use crate::fabric::udp::link::Link;
-use crate::fabric::udp::pulse::DEAD;
+use crate::fabric::udp::keep_alive::DEAD;
 use crate::fabric::udp::sealed::MORE;
-use crate::fabric::udp::socket::Trouble;
-use crate::fabric::udp::wire::{Datagram, Farewell, Head, is_sealed};
+use crate::fabric::udp::socket::UndeliveredDatagram;
+use crate::fabric::udp::wire::{GoodbyeReason, UdpDatagram, UdpHead, is_sealed};
 use crate::vi::{Descriptor, Lane, Vi, ViError};
 
 /// What stands in no datagram.
@@ -24,7 +24,8 @@ const TEXT: &[u8] = b"what nobody else may read";
 fn pair() -> ([Opened; 2], [Vi; 2]) {
     let nics = [Opened::sealed(), Opened::new()];
     let (here, there) = connect(&nics[0], &nics[1]);
-    let seals = |nic: &Opened| nic.inside(|driver| driver.links.open.values().all(Link::is_sealed));
+    let seals =
+        |nic: &Opened| nic.inside(|driver| driver.links.open.values().all(Connection::is_sealed));
     assert!(nics.iter().all(seals));
     (nics, [here, there])
 }
@@ -104,7 +105,7 @@ pub(super) fn changed_datagrams_are_dropped() {
             to.drain();
             assert!(vis[1].recv_queue().poll().is_none(), "byte {at} is not proven");
         }
-        let Tally { garbage, unknown, forged, .. } = to.tally();
+        let DroppedDatagrams { garbage, unknown, forged, .. } = to.tally();
         let dropped = garbage - before.garbage + unknown - before.unknown + forged - before.forged;
         assert_eq!(dropped, 9 * datagram.len() as u64);
         assert!(forged - before.forged >= 8 * (datagram.len() as u64 - 16));
@@ -161,7 +162,7 @@ fn what_one_connection_has_sealed_is_of_no_use_on_another() {
     assert_eq!((b.tally().forged, other.error()), (1, None));
 }
 
-/// Whoever sees the traffic cannot say goodbye, or anything else, for the peer.
+/// Whoever sees the traffic cannot send a goodbye, or anything else, for the peer.
 pub(super) fn what_is_not_sealed_is_ignored() {
     let ([a, b], [here, there]) = pair();
     receives(&there);
@@ -170,17 +171,17 @@ pub(super) fn what_is_not_sealed_is_ignored() {
         (link.number, link.to)
     });
     let forged = [
-        Head::goodbye(own, Farewell::Closed),
-        Head::goodbye(own, Farewell::NicDown),
-        Head::unknown(theirs),
-        Head::probe(own),
-        Head::alive(own),
+        UdpHead::goodbye(own, GoodbyeReason::Closed),
+        UdpHead::goodbye(own, GoodbyeReason::NicDown),
+        UdpHead::unknown(theirs),
+        UdpHead::probe(own),
+        UdpHead::alive(own),
     ];
     let before = b.tally();
     forged.iter().for_each(|head| inject(&a, &b, head.bytes()));
     inject(&a, &b, &super::hostile::message(own, 0, TEXT));
     b.drain();
-    assert_eq!(b.tally(), Tally { unsealed: before.unsealed + 6, ..before });
+    assert_eq!(b.tally(), DroppedDatagrams { unsealed: before.unsealed + 6, ..before });
     assert!(taken(&a).is_empty(), "nothing of it is answered");
     assert_eq!((there.error(), there.recv_queue().poll().is_none()), (None, true));
     here.post_send(Descriptor::new(TEXT.to_vec())).unwrap();
@@ -196,11 +197,11 @@ fn a_goodbye_that_is_not_sealed_is_ignored() {
 pub(super) fn hearsay_is_ignored() {
     let ([a, b], [here, there]) = pair();
     let to = a.inside(|driver| driver.links.open.values().next().unwrap().to);
-    let bytes = Head::probe(to).bytes().to_vec();
+    let bytes = UdpHead::probe(to).bytes().to_vec();
     a.nic.inside(|driver: &mut crate::fabric::udp::driver::Driver, after| {
-        driver.heard_trouble(&Trouble { to: b.at(), bytes }, after);
+        driver.handle_undelivered(&UndeliveredDatagram { to: b.at(), bytes }, after);
     });
-    inject(&b, &a, Head::unknown(to).bytes());
+    inject(&b, &a, UdpHead::unknown(to).bytes());
     a.drain();
     assert_eq!((here.error(), there.error()), (None, None));
     assert_eq!(a.tally().unsealed, 2);
@@ -254,9 +255,9 @@ fn a_goodbye_is_not_longer_than_what_it_answers() {
     drop(there);
     let [goodbye] = taken(&a).try_into().unwrap();
     assert_eq!(goodbye.len(), 16 + MORE);
-    inject(&a, &b, Head::probe(own).bytes());
+    inject(&a, &b, UdpHead::probe(own).bytes());
     b.drain();
-    assert_eq!(taken(&a), [Head::unknown(own).bytes()]);
+    assert_eq!(taken(&a), [UdpHead::unknown(own).bytes()]);
 }
 
 /// A stranger who repeats what the peer has sealed, from another address.
@@ -283,8 +284,8 @@ fn what_is_sealed_is_garbage_to_a_connection_that_is_not() {
     let (a, b) = (Opened::new(), Opened::new());
     let (here, there) = connect(&a, &b);
     let own = b.inside(|driver| *driver.links.open.keys().next().unwrap());
-    let bytes = [Head::sealed(own, 8).as_slice(), &[0; 32]].concat();
-    assert_eq!(Datagram::decode(&bytes), Ok(Datagram::Sealed { to: own }));
+    let bytes = [UdpHead::sealed(own, 8).as_slice(), &[0; 32]].concat();
+    assert_eq!(UdpDatagram::decode(&bytes), Ok(UdpDatagram::Sealed { to: own }));
     inject(&a, &b, &bytes);
     b.drain();
     assert_eq!((b.tally().garbage, here.error(), there.error()), (1, None, None));

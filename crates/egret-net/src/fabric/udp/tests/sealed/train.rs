@@ -1,22 +1,22 @@
 //! Datagrams of windows, sealed where they lie, over a network in memory.
 
 use super::super::joined::{PEER, ROOM, in_memory, join};
-use crate::fabric::seal::{KEY, Key, Keys};
+use crate::fabric::seal::{KEY, SealKey, SealKeys};
 use crate::fabric::udp::driver::Driver;
 use crate::fabric::udp::sealed::EDGES;
-use crate::fabric::udp::wire::Number;
-use crate::fabric::{After, Came, ConnId, Machine};
+use crate::fabric::udp::wire::ConnectionNumber;
+use crate::fabric::{After, ConnId, DatagramEvent, Machine};
 use crate::vi::Reliability;
 
-const NEAR: Number = Number(1);
-const FAR: Number = Number(2);
+const NEAR: ConnectionNumber = ConnectionNumber(1);
+const FAR: ConnectionNumber = ConnectionNumber(2);
 
 /// Two nics with a sealed connection.
 fn ends() -> [Driver; 2] {
     [([NEAR, FAR], [1, 2]), ([FAR, NEAR], [2, 1])].map(|(numbers, keys)| {
         let mut driver = in_memory();
-        let [outgoing, incoming] = keys.map(|byte| Key::new([byte; KEY]));
-        join(&mut driver, numbers, Reliability::Delivery, Some(Keys { outgoing, incoming }));
+        let [outgoing, incoming] = keys.map(|byte| SealKey::new([byte; KEY]));
+        join(&mut driver, numbers, Reliability::Delivery, Some(SealKeys { outgoing, incoming }));
         driver
     })
 }
@@ -39,7 +39,7 @@ fn sent(near: &Driver) -> Vec<Vec<u8>> {
 fn hear(far: &mut Driver, together: &[&[u8]]) -> Vec<Vec<u8>> {
     far.fixed.socket.memory().say(together.concat(), PEER);
     let (mut after, mut given) = (After::default(), Vec::new());
-    while let Some(Came::Datagram(conn, bytes)) = far.next_datagram(&mut after) {
+    while let Some(DatagramEvent::Datagram(conn, bytes)) = far.next_datagram(&mut after) {
         assert_eq!(conn, ConnId(FAR.0));
         given.push(bytes.to_vec());
     }

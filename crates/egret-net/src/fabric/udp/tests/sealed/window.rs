@@ -51,7 +51,7 @@ fn bytes_of(round: usize) -> Vec<u8> {
     TEXT.repeat([1, 40, 3_000, 0, 9][round % 5])
 }
 
-/// Kinds of datagrams that are not sealed: what nobody has, and those of a greeting.
+/// Kinds of datagrams that are not sealed: what nobody has, and those of a handshake.
 const PLAIN: [u8; 4] = [6, 7, 8, 9];
 
 /// Everything arrives once and in order, and nobody reads it.

@@ -4,11 +4,11 @@ use crate::rt::Instant;
 use crate::vi::Descriptor;
 use proptest::prelude::*;
 
-use super::super::Lane;
-use super::super::Lie;
+use super::super::WindowLane;
+use super::super::WindowViolation;
 use super::super::fuzzing::shelf::Shelved as Window;
 use super::super::lane::LANES;
-use super::super::wire::{self, Ack, Begins, Head, Piece};
+use super::super::wire::{self, Ack, DatagramHead, MessageStart, WindowPiece};
 use super::run::{Ground, terms};
 
 fn hex(bytes: &[u8]) -> String {
@@ -19,8 +19,8 @@ fn hex(bytes: &[u8]) -> String {
 fn datagrams_are_these_for_ever() {
     let mut window = Window::new(terms(8), Ground::new());
     let talk = Descriptor::new(b"egret".to_vec()).with_tag(0x0102_0304_0506_0708);
-    window.send(Lane::Eager, talk);
-    window.send(Lane::Control, Descriptor::empty().with_tag(9));
+    window.send(WindowLane::Eager, talk);
+    window.send(WindowLane::Control, Descriptor::empty().with_tag(9));
     let mut out = Vec::new();
     assert!(window.poll_datagram(Instant::from_nanos(0), &mut out));
     let head = "cb907a30 01000000 0000000000000000 00000000000000000000000000000000";
@@ -33,7 +33,7 @@ fn datagrams_are_these_for_ever() {
 fn acknowledgements_are_these_for_ever() {
     let acks = [(1, 0), (2, 6), (3, 1 << 63), (4, 0)].map(|(next, bits)| Ack { next, bits });
     let mut out = Vec::new();
-    Head { number: 5, held: true, answer: true, acks }.write(&mut out);
+    DatagramHead { number: 5, held: true, answer: true, acks }.write(&mut out);
     wire::seal(&mut out);
     let head = "a3bcc0d6 012d0000 0500000000000000 01000000020000000300000004000000";
     let bits = "0600000000000000 0000000000000080";
@@ -42,11 +42,13 @@ fn acknowledgements_are_these_for_ever() {
 
 #[test]
 fn what_makes_no_sense_is_said() {
-    let malformed = |bytes: &[u8]| matches!(Head::read(&mut &*bytes), Err(Lie::Malformed(_)));
+    let malformed = |bytes: &[u8]| {
+        matches!(DatagramHead::read(&mut &*bytes), Err(WindowViolation::Malformed(_)))
+    };
     let mut good = Vec::new();
     let [second, third, fourth] = [Ack::default(); 3];
     let acks = [Ack { next: 7, bits: 2 }, second, third, fourth];
-    Head { number: 5, held: false, answer: false, acks }.write(&mut good);
+    DatagramHead { number: 5, held: false, answer: false, acks }.write(&mut good);
     assert!(!malformed(&good));
     for (at, byte) in [(4, 0), (4, 2), (5, 64), (5, 255), (6, 1), (7, 1), (32, 0), (32, 3)] {
         let mut bad = good.clone();
@@ -61,8 +63,9 @@ fn what_makes_no_sense_is_said() {
 #[test]
 pub(super) fn a_changed_bit_anywhere_is_noticed() {
     let mut out = Vec::new();
-    Head { number: 5, held: false, answer: true, acks: [Ack::default(); LANES] }.write(&mut out);
-    Piece::write_head(Lane::Posted, 3, None, 4, &mut out);
+    DatagramHead { number: 5, held: false, answer: true, acks: [Ack::default(); LANES] }
+        .write(&mut out);
+    WindowPiece::write_head(WindowLane::Posted, 3, None, 4, &mut out);
     out.extend_from_slice(&[1, 2, 3, 4]);
     wire::seal(&mut out);
     assert!(wire::is_intact(&out));
@@ -81,40 +84,40 @@ fn ack() -> impl Strategy<Value = Ack> {
         .prop_map(|(next, bits)| Ack { next, bits: bits & !1 })
 }
 
-fn head() -> impl Strategy<Value = Head> {
+fn head() -> impl Strategy<Value = DatagramHead> {
     let acks = [ack(), ack(), ack(), ack()];
     let head = (any::<u64>(), any::<bool>(), any::<bool>(), acks);
-    head.prop_map(|(number, held, answer, acks)| Head { number, held, answer, acks })
+    head.prop_map(|(number, held, answer, acks)| DatagramHead { number, held, answer, acks })
 }
 
-type Cut = (usize, u32, Option<(u64, u64)>, Vec<u8>);
+type PieceRange = (usize, u32, Option<(u64, u64)>, Vec<u8>);
 
-fn cut() -> impl Strategy<Value = Cut> {
+fn cut() -> impl Strategy<Value = PieceRange> {
     let bytes = proptest::collection::vec(any::<u8>(), 0..40);
     (0..LANES, any::<u32>(), proptest::option::of(any::<(u64, u64)>()), bytes)
 }
 
-fn piece((lane, number, begins, bytes): &Cut) -> Piece<'_> {
-    let begins = begins.map(|(len, tag)| Begins { len, tag });
-    Piece { lane: Lane::ALL[*lane], number: *number, begins, bytes }
+fn piece((lane, number, begins, bytes): &PieceRange) -> WindowPiece<'_> {
+    let begins = begins.map(|(len, tag)| MessageStart { len, tag });
+    WindowPiece { lane: WindowLane::ALL[*lane], number: *number, begins, bytes }
 }
 
-fn write(head: &Head, pieces: &[Piece<'_>]) -> Vec<u8> {
+fn write(head: &DatagramHead, pieces: &[WindowPiece<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     head.write(&mut out);
     for piece in pieces {
         let len = u32::try_from(piece.bytes.len()).unwrap();
-        Piece::write_head(piece.lane, piece.number, piece.begins, len, &mut out);
+        WindowPiece::write_head(piece.lane, piece.number, piece.begins, len, &mut out);
         out.extend_from_slice(piece.bytes);
     }
     wire::seal(&mut out);
     out
 }
 
-fn read(mut from: &[u8]) -> Result<(Head, Vec<Piece<'_>>), Lie> {
-    let head = Head::read(&mut from)?;
+fn read(mut from: &[u8]) -> Result<(DatagramHead, Vec<WindowPiece<'_>>), WindowViolation> {
+    let head = DatagramHead::read(&mut from)?;
     let mut pieces = Vec::new();
-    while let Some(piece) = Piece::read(&mut from)? {
+    while let Some(piece) = WindowPiece::read(&mut from)? {
         pieces.push(piece);
     }
     Ok((head, pieces))

@@ -4,37 +4,42 @@ use std::sync::Arc;
 
 use crate::rt::Instant;
 
-use super::super::Lane;
-use super::super::Lie;
+use super::super::WindowLane;
+use super::super::WindowViolation;
 use super::super::fuzzing::shelf::Shelved as Window;
 use super::super::lane::LANES;
-use super::super::wire::{self, Ack, Begins, Head, Piece};
-use super::run::{Ground, LEN_MAX, Message, terms};
+use super::super::wire::{self, Ack, DatagramHead, MessageStart, WindowPiece};
+use super::run::{Ground, LEN_MAX, QueuedMessage, terms};
 
 const NOW: Instant = Instant::from_nanos(1_000_000);
 
-pub(super) fn datagram(acks: [Ack; LANES], pieces: &[Piece<'_>]) -> Vec<u8> {
+pub(super) fn datagram(acks: [Ack; LANES], pieces: &[WindowPiece<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
-    Head { number: 7, held: false, answer: false, acks }.write(&mut out);
+    DatagramHead { number: 7, held: false, answer: false, acks }.write(&mut out);
     for piece in pieces {
         let len = u32::try_from(piece.bytes.len()).unwrap();
-        Piece::write_head(piece.lane, piece.number, piece.begins, len, &mut out);
+        WindowPiece::write_head(piece.lane, piece.number, piece.begins, len, &mut out);
         out.extend_from_slice(piece.bytes);
     }
     wire::seal(&mut out);
     out
 }
 
-fn pieces(pieces: &[Piece<'_>]) -> Vec<u8> {
+fn pieces(pieces: &[WindowPiece<'_>]) -> Vec<u8> {
     datagram([Ack::default(); LANES], pieces)
 }
 
-fn first(number: u32, len: u64, bytes: &[u8]) -> Piece<'_> {
-    Piece { lane: Lane::Eager, number, begins: Some(Begins { len, tag: 0 }), bytes }
+fn first(number: u32, len: u64, bytes: &[u8]) -> WindowPiece<'_> {
+    WindowPiece {
+        lane: WindowLane::Eager,
+        number,
+        begins: Some(MessageStart { len, tag: 0 }),
+        bytes,
+    }
 }
 
-fn more(number: u32, bytes: &[u8]) -> Piece<'_> {
-    Piece { lane: Lane::Eager, number, begins: None, bytes }
+fn more(number: u32, bytes: &[u8]) -> WindowPiece<'_> {
+    WindowPiece { lane: WindowLane::Eager, number, begins: None, bytes }
 }
 
 fn window(messages: u32) -> Window {
@@ -45,7 +50,7 @@ fn window(messages: u32) -> Window {
 fn talking(sent: u64) -> Window {
     let mut window = window(8);
     for tag in 0..sent {
-        window.send(Lane::Eager, Message { tag, len: 1 }.descriptor());
+        window.send(WindowLane::Eager, QueuedMessage { tag, len: 1 }.descriptor());
     }
     while window.poll_datagram(NOW, &mut Vec::new()) {}
     window
@@ -61,7 +66,7 @@ pub(super) fn nobody_acknowledges_what_was_never_sent() {
         [(0, 1, 0), (3, 4, 0), (3, 1, 0b100), (3, 0, 1 << 63), (3, 3, 2), (3, u32::MAX, 0)]
     {
         let outcome = talking(sent).hear(NOW, &acks(next, bits));
-        assert!(matches!(outcome, Err(Lie::NeverSent { .. })), "{sent} {next} {bits}");
+        assert!(matches!(outcome, Err(WindowViolation::NeverSent { .. })), "{sent} {next} {bits}");
     }
     talking(3).hear(NOW, &acks(1, 0b10)).unwrap();
     talking(3).hear(NOW, &acks(3, 0)).unwrap();
@@ -84,7 +89,7 @@ fn nobody_takes_an_acknowledgement_back() {
     window.hear(NOW, &acks(1, 0b100)).unwrap();
     window.hear(NOW, &acks(1, 0)).unwrap();
     let outcome = window.hear(NOW, &acks(3, 0));
-    assert_eq!(outcome, Err(Lie::TakenBack { lane: Lane::Eager, number: 3 }));
+    assert_eq!(outcome, Err(WindowViolation::TakenBack { lane: WindowLane::Eager, number: 3 }));
 }
 
 #[test]
@@ -93,7 +98,7 @@ fn pieces_beyond_the_window_are_lies() {
     window.hear(NOW, &pieces(&[first(7, 0, &[])])).unwrap();
     for number in [8, 9, 1 << 31, u32::MAX] {
         let outcome = window.hear(NOW, &pieces(&[first(number, 0, &[])]));
-        assert_eq!(outcome, Err(Lie::Outside { lane: Lane::Eager, number }));
+        assert_eq!(outcome, Err(WindowViolation::Outside { lane: WindowLane::Eager, number }));
     }
 }
 
@@ -102,7 +107,7 @@ fn the_window_moves_when_the_peer_is_told_and_not_before() {
     let mut window = window(2);
     window.hear(NOW, &pieces(&[first(0, 0, &[]), first(1, 0, &[])])).unwrap();
     let third = pieces(&[first(2, 0, &[])]);
-    assert!(matches!(window.hear(NOW, &third), Err(Lie::Outside { .. })));
+    assert!(matches!(window.hear(NOW, &third), Err(WindowViolation::Outside { .. })));
     assert!(window.poll_datagram(NOW, &mut Vec::new()));
     window.hear(NOW, &third).unwrap();
 }
@@ -116,13 +121,13 @@ fn no_more_bytes_wait_than_may_be_under_way() {
         window.hear(NOW, &pieces(&[more(number, &[0; 100])])).unwrap();
     }
     let outcome = window.hear(NOW, &pieces(&[more(11, &[0; 1])]));
-    assert_eq!(outcome, Err(Lie::TooMuch { lane: Lane::Eager, max: 1000 }));
+    assert_eq!(outcome, Err(WindowViolation::TooMuch { lane: WindowLane::Eager, max: 1000 }));
 }
 
 #[test]
 pub(super) fn a_piece_has_the_bytes_of_its_place() {
-    let size = |len, due| Err(Lie::Size { lane: Lane::Eager, len, due });
-    let hear = |row: &[Piece<'_>]| window(8).hear(NOW, &pieces(row));
+    let size = |len, due| Err(WindowViolation::Size { lane: WindowLane::Eager, len, due });
+    let hear = |row: &[WindowPiece<'_>]| window(8).hear(NOW, &pieces(row));
     assert_eq!(hear(&[first(0, 3, &[1; 4])]), size(4, 3));
     assert_eq!(hear(&[first(0, 3, &[])]), size(0, 3));
     assert_eq!(hear(&[first(0, 10, &[1; 4]), more(1, &[1; 3])]), size(3, 4));
@@ -133,9 +138,11 @@ pub(super) fn a_piece_has_the_bytes_of_its_place() {
 
 #[test]
 fn messages_begin_where_the_last_one_ends() {
-    let hear = |row: &[Piece<'_>]| window(8).hear(NOW, &pieces(row));
-    let (interrupts, headless) =
-        (Err(Lie::Interrupts(Lane::Eager)), Err(Lie::Headless(Lane::Eager)));
+    let hear = |row: &[WindowPiece<'_>]| window(8).hear(NOW, &pieces(row));
+    let (interrupts, headless) = (
+        Err(WindowViolation::Interrupts(WindowLane::Eager)),
+        Err(WindowViolation::Headless(WindowLane::Eager)),
+    );
     assert_eq!(hear(&[first(0, 10, &[1; 4]), first(1, 10, &[1; 4])]), interrupts);
     assert_eq!(hear(&[first(1, 10, &[1; 4]), first(0, 10, &[1; 4])]), interrupts);
     assert_eq!(hear(&[more(0, &[1; 4])]), headless);
@@ -148,7 +155,7 @@ fn a_length_is_the_landings_to_judge() {
     for len in [LEN_MAX as u64 + 1, u64::from(u32::MAX), u64::MAX] {
         let outcome = window(8).hear(NOW, &pieces(&[first(0, len, &[1; 300])]));
         let why = "nobody expects so much";
-        assert_eq!(outcome, Err(Lie::Refused { lane: Lane::Eager, len, why }));
+        assert_eq!(outcome, Err(WindowViolation::Refused { lane: WindowLane::Eager, len, why }));
     }
 }
 

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use crate::buf::{Buf, Pool};
 use crate::rt::Instant;
-use crate::vi::Landing;
+use crate::vi::DirectPlacement;
 
-use super::super::Lane;
+use super::super::WindowLane;
 use super::super::fuzzing::shelf::Shelved as Window;
-use super::super::{Pace, Terms, WindowCounters};
+use super::super::{WindowCounters, WindowTerms, WindowTiming};
 use super::network::{Network, Random, Weather};
-use super::run::{Ground, Message, Run, terms};
+use super::run::{Ground, QueuedMessage, Run, terms};
 
 const NOW: Instant = Instant::from_nanos(0);
 
-fn message(tag: u64, len: usize) -> Message {
-    Message { tag, len }
+fn message(tag: u64, len: usize) -> QueuedMessage {
+    QueuedMessage { tag, len }
 }
 
 fn pair(messages: u32) -> [Window; 2] {
@@ -47,7 +47,7 @@ fn calm() -> Network {
 fn an_idle_link_sends_nothing() {
     let mut run = Run::new(terms(8), calm(), 8);
     run.finish();
-    run.say(0, Lane::Eager, message(1, 5));
+    run.say(0, WindowLane::Eager, message(1, 5));
     run.finish();
     for end in &mut run.ends {
         assert_eq!(end.window.next_event(), None);
@@ -63,12 +63,12 @@ fn an_idle_link_sends_nothing() {
 #[test]
 pub(super) fn an_acknowledgement_waits_for_company_and_not_for_long() {
     let [mut a, mut b] = pair(8);
-    a.send(Lane::Eager, message(1, 5).descriptor());
+    a.send(WindowLane::Eager, message(1, 5).descriptor());
     hear(&mut b, NOW, &datagrams(&mut a, NOW));
     assert!(datagrams(&mut b, NOW).is_empty(), "half a quarter has come");
     let due = b.next_event().unwrap();
     assert_eq!(due - NOW, Duration::from_millis(1));
-    b.send(Lane::Posted, message(2, 5).descriptor());
+    b.send(WindowLane::Posted, message(2, 5).descriptor());
     let reply = datagrams(&mut b, NOW);
     hear(&mut a, NOW, &reply);
     assert_eq!(a.poll_sent().unwrap().tag(), 1, "it came with the message");
@@ -84,7 +84,7 @@ fn a_quarter_of_the_window_is_acknowledged_at_once() {
         let quarter = (window / 4).max(1);
         for tag in 1..=u64::from(quarter) {
             assert!(datagrams(&mut b, NOW).is_empty(), "{tag} of {window}");
-            a.send(Lane::Eager, message(tag, 5).descriptor());
+            a.send(WindowLane::Eager, message(tag, 5).descriptor());
             hear(&mut b, NOW, &datagrams(&mut a, NOW));
         }
         assert_eq!(datagrams(&mut b, NOW).len(), 1, "a window of {window}");
@@ -95,7 +95,7 @@ fn a_quarter_of_the_window_is_acknowledged_at_once() {
 fn who_is_held_up_asks_and_is_answered_at_once() {
     let [mut a, mut b] = pair(64);
     for tag in 0..9 {
-        a.send(Lane::Eager, message(tag, 5).descriptor());
+        a.send(WindowLane::Eager, message(tag, 5).descriptor());
     }
     let sent = datagrams(&mut a, NOW);
     assert_eq!(a.counters().sent, 8, "the network's window begins with eight");
@@ -107,7 +107,7 @@ fn who_is_held_up_asks_and_is_answered_at_once() {
 #[test]
 pub(super) fn a_lost_last_acknowledgement_is_sent_again() {
     let [mut a, mut b] = pair(8);
-    a.send(Lane::Eager, message(1, 5).descriptor());
+    a.send(WindowLane::Eager, message(1, 5).descriptor());
     hear(&mut b, NOW, &datagrams(&mut a, NOW));
     let later = b.next_event().unwrap();
     assert_eq!(datagrams(&mut b, later).len(), 1, "which is lost");
@@ -123,12 +123,12 @@ pub(super) fn a_lost_last_acknowledgement_is_sent_again() {
 fn the_urgent_lane_goes_first_and_none_waits_for_another() {
     let [mut a, mut b] = pair(4);
     for tag in 0..20 {
-        a.send(Lane::Posted, message(tag, 400).descriptor());
+        a.send(WindowLane::Posted, message(tag, 400).descriptor());
     }
     let lost = datagrams(&mut a, NOW);
     assert_eq!(lost.len(), 4, "its window is full");
-    a.send(Lane::Eager, message(100, 5).descriptor());
-    a.send(Lane::Control, message(101, 5).descriptor());
+    a.send(WindowLane::Eager, message(100, 5).descriptor());
+    a.send(WindowLane::Control, message(101, 5).descriptor());
     hear(&mut b, NOW, &datagrams(&mut a, NOW));
     assert_eq!(tags(&mut b), [101, 100]);
 }
@@ -137,7 +137,7 @@ fn the_urgent_lane_goes_first_and_none_waits_for_another() {
 fn short_messages_share_a_datagram() {
     let [mut a, mut b] = pair(8);
     for tag in 0..8 {
-        a.send(Lane::Eager, message(tag, 16).descriptor());
+        a.send(WindowLane::Eager, message(tag, 16).descriptor());
     }
     let sent = datagrams(&mut a, NOW);
     assert_eq!(sent.len(), 1);
@@ -150,7 +150,7 @@ fn what_three_overtake_is_repeated_before_its_time() {
     let [mut a, mut b] = pair(16);
     let mut sent = Vec::new();
     for tag in 0..5 {
-        a.send(Lane::Posted, message(tag, 400).descriptor());
+        a.send(WindowLane::Posted, message(tag, 400).descriptor());
         sent.extend(datagrams(&mut a, NOW));
     }
     let repeated = |a: &mut Window| datagrams(a, NOW).len();
@@ -166,7 +166,7 @@ fn what_three_overtake_is_repeated_before_its_time() {
 pub(super) fn after_silence_one_piece_is_repeated_and_then_twice_as_many_each_round() {
     let [mut a, mut b] = pair(64);
     for tag in 0..8 {
-        a.send(Lane::Posted, message(tag, 400).descriptor());
+        a.send(WindowLane::Posted, message(tag, 400).descriptor());
     }
     assert_eq!(datagrams(&mut a, NOW).len(), 8, "which are lost");
     let mut now = a.next_event().unwrap();
@@ -190,7 +190,7 @@ fn patience_does_not_grow_with_loss() {
         let weather = Weather { loss: 20, ..Weather::default() };
         let mut run = Run::new(terms(window), Network::new(weather, Random::new(7)), 1000);
         for tag in 0..500 {
-            run.say(0, Lane::Posted, message(tag, 400));
+            run.say(0, WindowLane::Posted, message(tag, 400));
         }
         run.finish();
         let repeats = run.ends[0].window.counters().timeouts;
@@ -204,7 +204,7 @@ fn a_round_trip_longer_than_expected_is_learnt() {
     let weather = Weather { distance_ms: 100, ..Weather::default() };
     let mut run = Run::new(terms(8), Network::new(weather, Random::new(1)), 1);
     for tag in 0..100 {
-        run.say(0, Lane::Eager, message(tag, 5));
+        run.say(0, WindowLane::Eager, message(tag, 5));
     }
     run.finish();
     assert!(run.ends[0].window.counters().repeated < 6, "{:?}", run.ends[0].window.counters());
@@ -214,7 +214,7 @@ fn a_round_trip_longer_than_expected_is_learnt() {
 #[derive(Debug)]
 struct Notes(Mutex<Vec<(u64, u64)>>, Pool);
 
-impl Landing for Notes {
+impl DirectPlacement for Notes {
     fn land(&self, len: u64, tag: u64) -> Result<Buf, &'static str> {
         self.0.lock().unwrap().push((len, tag));
         self.1.take(usize::try_from(len).unwrap()).map_err(|_| "none is left")
@@ -227,7 +227,7 @@ pub(super) fn memory_is_asked_for_once_for_each_message_in_order_and_for_long_on
     let mut a = Window::new(terms(16), Ground::new());
     let mut b = Window::new(terms(16), Arc::clone(&notes) as _);
     for (tag, len) in [(1, 257), (2, 256), (3, 1200), (4, 0), (5, 300)] {
-        a.send(Lane::Posted, message(tag, len).descriptor());
+        a.send(WindowLane::Posted, message(tag, len).descriptor());
     }
     let mut sent = datagrams(&mut a, NOW);
     sent.reverse();
@@ -249,7 +249,11 @@ fn numbers_go_on_when_their_lower_half_is_used_up() {
             end.window.skip((1 << 33) - before);
         }
         for tag in 0..60 {
-            run.say(usize::from(tag % 2 == 0), Lane::ALL[tag % 4], message(tag as u64, tag * 20));
+            run.say(
+                usize::from(tag % 2 == 0),
+                WindowLane::ALL[tag % 4],
+                message(tag as u64, tag * 20),
+            );
         }
         run.finish();
     }
@@ -260,7 +264,7 @@ fn a_damaged_datagram_is_as_good_as_lost() {
     let weather = Weather { damage: 30, ..Weather::default() };
     let mut run = Run::new(terms(8), Network::new(weather, Random::new(3)), 20);
     for tag in 0..50 {
-        run.say(0, Lane::Eager, message(tag, 100));
+        run.say(0, WindowLane::Eager, message(tag, 100));
     }
     run.finish();
     let [a, b] = run.ends.each_ref().map(|end| end.window.counters());
@@ -271,11 +275,12 @@ fn a_damaged_datagram_is_as_good_as_lost() {
 /// lives.
 #[test]
 pub(super) fn a_message_that_has_to_wait_is_not_taken_for_silence() {
-    let pace = Pace { repeats_max: 3, ..Pace::default() };
-    let [mut a, mut b] = [0, 1].map(|_| Window::new(Terms { pace, ..terms(8) }, Ground::new()));
+    let pace = WindowTiming { repeats_max: 3, ..WindowTiming::default() };
+    let [mut a, mut b] =
+        [0, 1].map(|_| Window::new(WindowTerms { pace, ..terms(8) }, Ground::new()));
     b.shelf.places = 0;
     for tag in 0..20 {
-        a.send(Lane::Posted, message(tag, 400).descriptor());
+        a.send(WindowLane::Posted, message(tag, 400).descriptor());
     }
     let mut now = NOW;
     for _ in 0..20 {
@@ -286,7 +291,7 @@ pub(super) fn a_message_that_has_to_wait_is_not_taken_for_silence() {
         now = a.next_event().unwrap();
     }
     assert!(tags(&mut b).is_empty());
-    a.send(Lane::Eager, message(99, 5).descriptor());
+    a.send(WindowLane::Eager, message(99, 5).descriptor());
     hear(&mut b, now, &datagrams(&mut a, now));
     b.admit(usize::MAX, now).unwrap();
     let mut came = tags(&mut b);
@@ -306,7 +311,7 @@ pub(super) fn a_message_that_came_early_may_have_to_wait() {
     let [mut a, mut b] = pair(8);
     b.shelf.places = 0;
     for tag in 0..3 {
-        a.send(Lane::Eager, message(tag, 5).descriptor());
+        a.send(WindowLane::Eager, message(tag, 5).descriptor());
     }
     let mut now = NOW;
     for tag in 0..3 {
@@ -327,8 +332,8 @@ pub(super) fn a_message_that_came_early_may_have_to_wait() {
 #[test]
 fn a_message_that_was_begun_keeps_the_size_of_its_pieces() {
     let [mut a, mut b] = pair(16);
-    a.send(Lane::Posted, message(1, 4000).descriptor());
-    a.send(Lane::Posted, message(2, 1000).descriptor());
+    a.send(WindowLane::Posted, message(1, 4000).descriptor());
+    a.send(WindowLane::Posted, message(2, 1000).descriptor());
     let mut sent = datagrams(&mut a, NOW);
     assert!(sent.iter().all(|datagram| datagram.len() > 200));
     a.window.resize(200);

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::buf::{Buf, Pool};
 use crate::rt::Instant;
-use crate::vi::{Descriptor, Landing};
+use crate::vi::{Descriptor, DirectPlacement};
 
-use super::super::Lane;
+use super::super::WindowLane;
 use super::super::fuzzing::shelf::{Arrived, Memory, Shelved};
 use super::super::lane::LANES;
 use super::super::wire;
-use super::super::{Pace, Terms};
+use super::super::{WindowTerms, WindowTiming};
 use super::network::{Network, Random};
 
 /// Messages land in buffers of this size, and are no longer than that and a bit.
 pub(super) const BUFFER: usize = 8192;
 pub(super) const LEN_MAX: usize = BUFFER + Memory::OWN;
 
-pub(super) fn terms(messages: u32) -> Terms {
-    let pace = Pace { repeats_max: 1000, ..Pace::default() };
-    Terms { messages, bytes: 64 << 10, datagram: 500, pace }
+pub(super) fn terms(messages: u32) -> WindowTerms {
+    let pace = WindowTiming { repeats_max: 1000, ..WindowTiming::default() };
+    WindowTerms { messages, bytes: 64 << 10, datagram: 500, pace }
 }
 
 /// Gives buffers of a pool, of a length that leaves something over.
@@ -40,7 +40,7 @@ impl Ground {
     }
 }
 
-impl Landing for Ground {
+impl DirectPlacement for Ground {
     fn land(&self, len: u64, tag: u64) -> Result<Buf, &'static str> {
         let len = usize::try_from(len).unwrap();
         if len > LEN_MAX {
@@ -53,12 +53,12 @@ impl Landing for Ground {
 
 /// What is sent: its bytes follow from its tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct QueuedMessage {
     pub(super) tag: u64,
     pub(super) len: usize,
 }
 
-impl Message {
+impl QueuedMessage {
     /// A part of bytes that look random.
     pub(super) fn bytes(self) -> Vec<u8> {
         static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -95,9 +95,9 @@ impl Message {
 pub(super) struct End {
     pub(super) window: Shelved,
     pub(super) ground: Arc<Ground>,
-    to_send: VecDeque<(Lane, Message)>,
+    to_send: VecDeque<(WindowLane, QueuedMessage)>,
     under_way: usize,
-    expected: [VecDeque<Message>; LANES],
+    expected: [VecDeque<QueuedMessage>; LANES],
     /// The number of the last datagram.
     last: Option<u64>,
 }
@@ -135,11 +135,11 @@ pub(super) struct Run {
 
 impl Run {
     /// Each end keeps up to `limit` messages under way.
-    pub(super) fn new(terms: Terms, network: Network, limit: usize) -> Self {
+    pub(super) fn new(terms: WindowTerms, network: Network, limit: usize) -> Self {
         let end = |_| {
             let ground = Ground::new();
             End {
-                window: Shelved::new(terms, Arc::clone(&ground) as Arc<dyn Landing>),
+                window: Shelved::new(terms, Arc::clone(&ground) as Arc<dyn DirectPlacement>),
                 ground,
                 to_send: VecDeque::new(),
                 under_way: 0,
@@ -157,7 +157,7 @@ impl Run {
     }
 
     /// This message will go from this end to the other.
-    pub(super) fn say(&mut self, from: usize, lane: Lane, message: Message) {
+    pub(super) fn say(&mut self, from: usize, lane: WindowLane, message: QueuedMessage) {
         self.ends[from].to_send.push_back((lane, message));
         self.ends[1 - from].expected[lane as usize].push_back(message);
     }
@@ -190,7 +190,7 @@ impl Run {
             }
             while end.window.poll_datagram(now, &mut out) {
                 assert!(out.len() <= terms(1).datagram, "too long");
-                let number = Some(wire::Head::read(&mut &out[..]).unwrap().number);
+                let number = Some(wire::DatagramHead::read(&mut &out[..]).unwrap().number);
                 assert!(number > std::mem::replace(&mut end.last, number), "a number again");
                 self.network.send(now, 1 - from, &out);
             }

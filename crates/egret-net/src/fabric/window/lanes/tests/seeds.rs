@@ -1,9 +1,9 @@
 //! Conversations of many seeds.
 
-use super::super::Lane;
-use super::super::Terms;
+use super::super::WindowLane;
+use super::super::WindowTerms;
 use super::network::{Network, Random, Weather};
-use super::run::{LEN_MAX, Message, Run, terms};
+use super::run::{LEN_MAX, QueuedMessage, Run, terms};
 
 /// Plays what belongs to one seed.
 pub(super) fn play(seed: u64) {
@@ -16,20 +16,20 @@ pub(super) fn play(seed: u64) {
         ..Weather::default()
     };
     let messages = 1 + u32::try_from(random.below(64)).unwrap();
-    let terms = Terms { bytes: 300 + random.below(30_000), ..terms(messages) };
+    let terms = WindowTerms { bytes: 300 + random.below(30_000), ..terms(messages) };
     let limit = 1 + random.index(100);
     let network = Network::new(weather, Random::new(random.next()));
     let mut run = Run::new(terms, network, limit);
     for from in 0..2 {
         for _ in 0..random.below(40) {
-            let lane = Lane::ALL[random.index(4)];
+            let lane = WindowLane::ALL[random.index(4)];
             let len = match random.below(4) {
                 0 => 0,
                 1 => random.index(300),
                 2 => random.index(1000),
                 _ => random.index(LEN_MAX + 1),
             };
-            run.say(from, lane, Message { tag: random.next(), len });
+            run.say(from, lane, QueuedMessage { tag: random.next(), len });
         }
     }
     if random.is(50) {
@@ -65,7 +65,11 @@ fn both_ends_flood_through_every_window() {
         let mut run = Run::new(terms, network, 200);
         for index in 0..400 {
             let len = random.index(if index % 50 == 0 { LEN_MAX + 1 } else { 40 });
-            run.say(index % 2, Lane::ALL[random.index(4)], Message { tag: random.next(), len });
+            run.say(
+                index % 2,
+                WindowLane::ALL[random.index(4)],
+                QueuedMessage { tag: random.next(), len },
+            );
         }
         run.finish();
     });

@@ -1,0 +1,223 @@
+//! The second process, seen from the first.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::asking::RequestTask;
+use super::channel::Channel;
+use super::channels::ChannelPlan;
+use super::connect::CalleeKind;
+use super::duo::DuoPlan;
+use super::graph_trip::Trip;
+use super::machine::{self, BenchCores};
+use super::many::ManyPlan;
+use super::quiet::Quietness;
+use super::rmi_calls::Pooled;
+use super::still::Stillness;
+
+/// A process started from this executable, which follows where this one leads.
+///
+/// It dies with its owner: by the drop of this value, and if the whole process
+/// is killed by the signal that the follower asked the kernel for. That signal
+/// comes when the thread that started it ends, which here is the main thread.
+#[derive(Debug)]
+pub(crate) struct FollowerProcess {
+    child: Child,
+    channel: Channel,
+    stations: Cell<u32>,
+}
+
+/// What the follower is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum PeerOrder {
+    /// Get ready for runs under this number.
+    Open { station: u32, opening: PeerTask },
+    /// Follow this many rounds.
+    Run { station: u32, rounds: u64 },
+    /// Forget this number.
+    Close { station: u32 },
+}
+
+/// What the follower is to take part in.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum PeerTask {
+    /// A limit, by its key; its descriptors come along.
+    Limit { key: String, bytes: usize },
+    /// The same, as the one who leads; its descriptors come back.
+    LimitLeader { key: String, bytes: usize },
+    /// A socket for a limit, which comes back.
+    Socket,
+    /// Messages over a fabric.
+    Vi(DuoPlan),
+    /// The same, as the one who leads.
+    Leader(DuoPlan),
+    /// Connections over which nothing goes.
+    Idle(Stillness),
+    /// Active messages over a fabric.
+    Am(RequestTask),
+    /// Remote calls.
+    Calls(Pooled),
+    /// The same, as the one who calls.
+    Caller(Pooled),
+    /// Messages over a channel.
+    Channel(ChannelPlan),
+    /// Graphs over a fabric.
+    Graph(Trip),
+    /// Connections one of which is used at a time.
+    Many(ManyPlan),
+    /// Endpoints or channels over which nothing goes.
+    Quiet(Quietness),
+    /// Connections that are made and left.
+    Connect(CalleeKind),
+}
+
+/// What the follower says to an order, except to `Close`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum PeerReply {
+    /// It is open, at this host if it has one; what the other side needs comes along.
+    Open(String),
+    Done(PeerFigures),
+    Failed(String),
+}
+
+/// Figures that a follower has to tell after a run.
+pub(crate) type PeerFigures = Vec<f64>;
+
+/// Something the follower is ready for.
+#[derive(Debug)]
+pub(crate) struct PeerStation {
+    peer: Rc<FollowerProcess>,
+    number: u32,
+    /// Where its nic is, if it has one.
+    pub(crate) host: String,
+    /// For whom it is to work with.
+    pub(crate) fds: Vec<OwnedFd>,
+}
+
+impl FollowerProcess {
+    /// Starts the follower, and pins it and this process if there are cores
+    /// for both.
+    pub(crate) fn start() -> Result<Self> {
+        Self::start_in(None)
+    }
+
+    /// The same, with the follower in a network namespace if one is named.
+    pub(crate) fn start_in(space: Option<&str>) -> Result<Self> {
+        let space = space.map_or_else(Vec::new, |space| vec!["--space", space]);
+        let Some(cores) = BenchCores::choose()? else {
+            machine::warn("one core for two processes; the figures mean little");
+            return Self::spawn(&space, 6 * PATIENCE);
+        };
+        machine::pin(&[cores.leader])?;
+        let core = cores.follower.to_string();
+        Self::spawn(&[&space[..], &["--core", &core]].concat(), 2 * PATIENCE)
+    }
+
+    /// Starts a follower that runs where the kernel puts it, maybe on the core
+    /// of the one it waits for.
+    pub(crate) fn start_anywhere() -> Result<Self> {
+        Self::spawn(&[], 6 * PATIENCE)
+    }
+
+    /// Starts a follower that runs on any of these cores, whatever this process is pinned to.
+    pub(crate) fn start_on(cores: &[usize]) -> Result<Self> {
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        Self::spawn(&["--core", &cores.join(",")], 6 * PATIENCE)
+    }
+
+    fn spawn(args: &[&str], patience: Duration) -> Result<Self> {
+        let (channel, theirs) = Channel::pair(patience)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("bench-peer").args(args).stdin(theirs).stdout(Stdio::null());
+        let child = command.spawn().context("starting the second process")?;
+        Ok(Self { child, channel, stations: Cell::new(0) })
+    }
+
+    /// Makes the follower ready for `opening`.
+    pub(crate) fn open(self: &Rc<Self>, opening: PeerTask, fds: &[OwnedFd]) -> Result<PeerStation> {
+        let number = self.stations.get();
+        self.stations.set(number + 1);
+        self.channel.send(&PeerOrder::Open { station: number, opening }, fds)?;
+        match self.reply()? {
+            (PeerReply::Open(host), fds) => {
+                Ok(PeerStation { peer: Rc::clone(self), number, host, fds })
+            }
+            (reply, _) => bail!("the second process opened nothing, it said {reply:?}"),
+        }
+    }
+
+    /// Waits until the follower has done what it was told.
+    fn settled(&self) -> Result<PeerFigures> {
+        match self.reply()? {
+            (PeerReply::Done(told), _) => Ok(told),
+            (reply, _) => bail!("the second process ran nothing, it said {reply:?}"),
+        }
+    }
+
+    fn reply(&self) -> Result<(PeerReply, Vec<OwnedFd>)> {
+        match self.channel.receive().context("waiting for the second process")? {
+            Some((PeerReply::Failed(why), _)) => bail!("the second process failed: {why}"),
+            Some(reply) => Ok(reply),
+            None => bail!("the second process died"),
+        }
+    }
+}
+
+impl Drop for FollowerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl PeerStation {
+    /// Lets the follower follow `rounds` rounds while `lead` leads them.
+    pub(crate) fn run<T, E>(&self, rounds: u64, lead: impl FnOnce() -> Result<T, E>) -> Result<T>
+    where
+        E: Into<anyhow::Error>,
+    {
+        self.begin(rounds)?;
+        self.conclude(lead().map_err(Into::into))
+    }
+
+    /// Waits for the end of the run that was led like this.
+    pub(crate) fn conclude<T>(&self, led: Result<T>) -> Result<T> {
+        match (self.end(), led) {
+            (Ok(_), led) => led,
+            (Err(theirs), Ok(_)) => Err(theirs),
+            // The follower's reason is the cause more often than not.
+            (Err(theirs), Err(mine)) => bail!("{theirs:#}; and the first one: {mine:#}"),
+        }
+    }
+
+    /// Lets the follower begin a run of `rounds` rounds.
+    pub(crate) fn begin(&self, rounds: u64) -> Result<()> {
+        self.peer.channel.send(&PeerOrder::Run { station: self.number, rounds }, &[])
+    }
+
+    /// Whether the follower has said within this time that the run is over.
+    pub(crate) fn is_over(&self, within: Duration) -> Result<bool> {
+        self.peer.channel.has_come(within)
+    }
+
+    /// Waits for the end of the run, and hears about it.
+    pub(crate) fn end(&self) -> Result<PeerFigures> {
+        self.peer.settled()
+    }
+}
+
+impl Drop for PeerStation {
+    fn drop(&mut self) {
+        // A follower that is gone has forgotten it already.
+        let _ = self.peer.channel.send(&PeerOrder::Close { station: self.number }, &[]);
+    }
+}
+
+/// How long either side follows or leads one run before it gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,87 @@
+//! What is left of a connection that is over here: its last words, until the peer has them.
+
+use std::time::Duration;
+
+use super::datapath::why;
+use super::fault::{Fault, planted};
+use super::lanes::{MessageSink, MessageStart, Window, WindowLane};
+use super::send::Parcel;
+use super::wire::WindowFrame;
+use crate::rt::Instant;
+use crate::vi::ViError;
+
+/// A connection that this side has left.
+///
+/// What the peer says meanwhile is for nobody; but it may leave as well, and then both wait for the
+/// other to have their last words. So those of the peer are listened for, and with them it is over.
+#[derive(Debug)]
+pub(super) struct ClosingConnection {
+    pub window: Window<Parcel>,
+    sink: DiscardedMessages,
+}
+
+/// Where eager messages go that nobody wants.
+#[derive(Debug)]
+struct DiscardedMessages {
+    /// Whether what arrives is the last word.
+    is_last: bool,
+    /// Whether that is here.
+    is_over: bool,
+}
+
+/// How long a peer may take for the last words, though it lives.
+pub(super) const LINGER_MAX: Duration = Duration::from_secs(10);
+/// How many peers of a nic may take so long; of more, the oldest are not waited for.
+pub(super) const LINGERING_MAX: usize = 256;
+
+impl ClosingConnection {
+    /// Says what is still in the window. `is_last`: of the peer's last word some is here.
+    pub(super) fn new(mut window: Window<Parcel>, is_last: bool) -> Self {
+        if !planted(Fault::LingersOn) {
+            window.hasten();
+        }
+        for lane in [WindowLane::Control, WindowLane::Posted, WindowLane::Answers] {
+            window.forget_early(lane);
+        }
+        Self { window, sink: DiscardedMessages { is_last, is_over: false } }
+    }
+
+    /// Takes a datagram of the peer. An error if nothing more is to be said to it.
+    pub(super) fn hear(&mut self, now: Instant, datagram: &[u8]) -> Result<(), ViError> {
+        let Self { window, sink } = self;
+        let why = |broken| why(&broken);
+        let Some(pieces) = window.acknowledged(now, datagram).map_err(why)? else { return Ok(()) };
+        while window.poll_sent().is_some() {}
+        if planted(Fault::DeafToGoodbye) {
+            return Ok(());
+        }
+        window.hear_lane(now, WindowLane::Eager, pieces, sink).map_err(why)?;
+        if sink.is_over {
+            window.part(now);
+        }
+        Ok(())
+    }
+}
+
+impl MessageSink for DiscardedMessages {
+    fn begin(
+        &mut self,
+        lane: WindowLane,
+        _: MessageStart,
+        mut first: &[u8],
+    ) -> Result<bool, Box<ViError>> {
+        if lane == WindowLane::Eager {
+            self.is_last = matches!(WindowFrame::read(lane, &mut first)?, WindowFrame::Goodbye(_));
+        }
+        Ok(true)
+    }
+
+    fn place(&mut self, _: WindowLane, _: u64, _: &[u8]) -> Result<(), Box<ViError>> {
+        Ok(())
+    }
+
+    fn end(&mut self, lane: WindowLane) -> Result<(), Box<ViError>> {
+        self.is_over |= self.is_last && lane == WindowLane::Eager;
+        Ok(())
+    }
+}

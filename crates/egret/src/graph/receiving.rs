@@ -1,0 +1,118 @@
+//! A graph that is to be received.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use egret_net::rt::{self, Deadline, GivenBack};
+use egret_node::am::in_handler;
+use egret_stream::graph::{Graph, GraphDefect, GraphError, GraphRefusal, Object};
+
+use super::fault::{Fault, planted};
+use super::inbox::ReceivedGraph;
+use super::named_graphs::{NamedGraphs, drive};
+use super::{RankGraphError, Source};
+
+/// A graph that [is to come](super::Graphs::post_recv_graph), with the rank that sent it: a
+/// future, or to be waited for. Of several that may take a graph, who looks first takes it.
+/// Dropped, it takes none.
+#[must_use = "the graph is received when this is awaited or waited for"]
+pub struct Receiving<Root> {
+    mail: Arc<NamedGraphs>,
+    from: Source,
+    root: PhantomData<fn() -> Root>,
+}
+
+impl<Root: Object> Receiving<Root> {
+    pub(super) fn new(mail: &Arc<NamedGraphs>, from: Source) -> Self {
+        Self { mail: Arc::clone(mail), from, root: PhantomData }
+    }
+
+    /// Waits for the graph. Another one may be waited for afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If none came in time or never will, or it is refused.
+    pub fn wait(
+        &mut self,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(Graph<Root>, u32), RankGraphError> {
+        let started = rt::now();
+        if in_handler() {
+            return self.try_received().unwrap_or(Err(RankGraphError::InHandler));
+        }
+        let from = self.from;
+        let came = self.mail.handle.wait_on(poll_fn(|it| self.poll_received(it)), deadline);
+        came.unwrap_or_else(|| {
+            Err(RankGraphError::RecvTimedOut { from, waited: rt::now() - started })
+        })
+    }
+
+    /// The graph, if it has come.
+    pub fn try_received(&mut self) -> Option<Result<(Graph<Root>, u32), RankGraphError>> {
+        drive(&self.mail.handle);
+        match self.poll_received(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(came) => Some(came),
+            Poll::Pending => None,
+        }
+    }
+
+    fn poll_received(
+        &self,
+        context: &Context<'_>,
+    ) -> Poll<Result<(Graph<Root>, u32), RankGraphError>> {
+        let came = self.mail.poll_take(self.from, context);
+        came.map(|came| came.and_then(|(memory, from)| Ok((self.graph(memory, from)?, from))))
+    }
+
+    /// The graph, checked, in the memory it came in.
+    fn graph(&self, memory: ReceivedGraph, from: u32) -> Result<Graph<Root>, RankGraphError> {
+        let (rank, most) = (self.mail.handle.rank(), self.mail.bytes_max);
+        let too_large = |bytes| Err(RankGraphError::TooLarge { rank, bytes, most });
+        let read = match memory {
+            ReceivedGraph::TooLarge(bytes) => return too_large(bytes),
+            ReceivedGraph::NoRoom => return Err(RankGraphError::NoMemory),
+            ReceivedGraph::Part(part)
+                if part.bytes().len() as u64 > most && !planted(Fault::AnySize) =>
+            {
+                return too_large(part.bytes().len() as u64);
+            }
+            ReceivedGraph::Part(part) => Graph::from_buf(part.into_buf()?).map_err(why),
+            ReceivedGraph::Words(words) => Graph::from_words(words).map_err(why),
+            ReceivedGraph::Pieces { said, there } => {
+                let reason = GraphDefect::Length { said, there };
+                Err(GraphRefusal { offset: 0, reason }.into())
+            }
+            ReceivedGraph::Own(memory) => match memory.into_vec() {
+                Ok(words) => Graph::from_words(words).map_err(why),
+                Err(memory) => match memory.into_buf() {
+                    Ok(buf) => Graph::from_buf(buf).map_err(why),
+                    Err(memory) => Graph::from_bytes(memory.bytes()),
+                },
+            },
+        };
+        read.map_err(|why| RankGraphError::Refused { from, why })
+    }
+}
+
+fn why<M>(refused: GivenBack<M, GraphError>) -> GraphError {
+    refused.why
+}
+
+impl<Root: Object> Future for Receiving<Root> {
+    type Output = Result<(Graph<Root>, u32), RankGraphError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        drive(&self.mail.handle);
+        self.poll_received(context)
+    }
+}
+
+impl<Root> fmt::Debug for Receiving<Root> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiving").field("from", &self.from).finish_non_exhaustive()
+    }
+}
