@@ -453,6 +453,8 @@ pub struct ConnectRequest {
     pub to: Address,
     /// How this end is to be.
     pub spec: ViSpec,
+    /// When the program asked for it.
+    pub since: Instant,
     /// When to give up.
     pub until: Option<Instant>,
     /// Whether to give up as soon as it is known that the host, or the listener, is not there.

@@ -129,9 +129,10 @@ impl Nic {
         if let Some(why) = refused {
             promise.settle(Err(why));
         } else {
-            let until = deadline.until_from(self.now());
+            let since = self.now();
+            let until = deadline.until_from(since);
             let (to, at_once) = (to.clone(), options.at_once);
-            self.hub.connect(ConnectRequest { to, spec, until, at_once, promise });
+            self.hub.connect(ConnectRequest { to, spec, since, until, at_once, promise });
         }
         Connecting { answer, nic: self.clone(), options, vi: spec.vi }
     }

@@ -13,7 +13,6 @@ use crate::vi::{ConnectError, Hello};
 #[derive(Debug)]
 pub(in crate::fabric) struct ConnectRetry {
     pub request: ConnectRequest,
-    since: Instant,
     /// When the next attempt is due.
     pub next: Instant,
     again_after: Duration,
@@ -45,7 +44,7 @@ impl ConnectRetry {
         again_after: Duration,
     ) -> Self {
         let missing = Cow::Borrowed(NOBODY);
-        Self { request, since: now, next: now, again_after, known: false, missing, listens: None }
+        Self { request, next: now, again_after, known: false, missing, listens: None }
     }
 
     /// What the caller asks for in its handshake.
@@ -56,7 +55,7 @@ impl ConnectRetry {
 
     /// Whether the deadline has passed, the host is not to be found, or nobody waits for the connection any more.
     pub(in crate::fabric) fn is_over(&self, now: Instant) -> bool {
-        let hopeless = !self.known && now - self.since >= UNKNOWN_MAX;
+        let hopeless = !self.known && now - self.request.since >= UNKNOWN_MAX;
         self.request.until.map_or(hopeless, |until| now >= until)
             || self.request.promise.is_abandoned()
     }
@@ -118,7 +117,7 @@ impl ConnectRetry {
 
     /// The error for a program whose deadline has passed.
     pub(in crate::fabric) fn timed_out(&self, now: Instant) -> ConnectError {
-        let (to, waited) = (Box::new(self.request.to.clone()), now - self.since);
+        let (to, waited) = (Box::new(self.request.to.clone()), now - self.request.since);
         match self.listens {
             Some(ListenState::No) => ConnectError::NotListening { to, waited },
             Some(ListenState::OtherTag) => ConnectError::OtherTag { to, waited },
@@ -129,6 +128,6 @@ impl ConnectRetry {
 
     pub(in crate::fabric) fn unknown(&self, now: Instant) -> ConnectError {
         let (host, why) = (self.request.to.host.clone(), self.missing.clone().into_owned());
-        ConnectError::UnknownHost { host, waited: now - self.since, why }
+        ConnectError::UnknownHost { host, waited: now - self.request.since, why }
     }
 }

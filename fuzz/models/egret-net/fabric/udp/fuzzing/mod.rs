@@ -398,10 +398,11 @@ impl<'a> Play<'a> {
         }
         let (promise, waiting) = ConnectPromise::alone();
         self.waiting.push(Box::new(waiting));
-        let until = Some(crate::rt::now() + 20 * BEAT);
+        let since = crate::rt::now();
+        let until = Some(since + 20 * BEAT);
         let to = Address::new(&Peer::AT.to_string(), "fuzz", 0).key(self.peer.own_key());
         let promise = promise.by_way_of(&self.settled, spec());
-        let request = ConnectRequest { to, spec: spec(), until, at_once: false, promise };
+        let request = ConnectRequest { to, spec: spec(), since, until, at_once: false, promise };
         self.work(|driver, after| driver.connect(request, after));
     }
 
