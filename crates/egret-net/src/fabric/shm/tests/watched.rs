@@ -1,5 +1,5 @@
 //! The descriptor of a nic, and what the checks say to planted faults. That no wake-up
-//! is lost, `tests/watching.rs` shows.
+//! is lost, `tests/programs/watching.rs` shows.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@ fn links(host: &str) -> Links {
 fn child(role: &str, parent: &str) -> (Child, String) {
     let host = format!("channel-{role}-{}", std::process::id());
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed::an_end", "--nocapture"])
+        .args(["--exact", "channel::killed::an_end", "--nocapture"])
         .env("EGRET_END", format!("{role} {host} {parent}"))
         .stdout(Stdio::piped())
         .spawn()

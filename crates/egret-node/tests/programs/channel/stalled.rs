@@ -7,7 +7,7 @@ use std::time::Duration;
 use egret_net::rt::Deadline;
 use egret_node::channel::{ChannelError, ChannelReader, ChannelWriter};
 
-use crate::pair::{FABRICS, Pair, spawn};
+use super::pair::{FABRICS, Pair, spawn};
 
 const LONG: Deadline = Deadline::DEFAULT;
 const STALLED: usize = 99;

@@ -5,7 +5,7 @@ use std::process::Command;
 use egret_net::rt::Deadline;
 use egret_node::LinksOptions;
 
-use crate::pair::{On, Pair};
+use super::pair::{On, Pair};
 
 const LONG: Deadline = Deadline::DEFAULT;
 const CHANNELS: usize = 1000;
@@ -20,7 +20,11 @@ fn resident() -> usize {
 fn a_thousand_idle_channels_cost_little() {
     if std::env::var_os("EGRET_IDLE").is_none() {
         let mut alone = Command::new(std::env::current_exe().unwrap());
-        alone.args(["--exact", "idle::a_thousand_idle_channels_cost_little", "--nocapture"]);
+        alone.args([
+            "--exact",
+            "channel::idle::a_thousand_idle_channels_cost_little",
+            "--nocapture",
+        ]);
         assert!(alone.env("EGRET_IDLE", "1").status().unwrap().success());
         return;
     }

@@ -9,7 +9,7 @@ use egret_net::rt::Deadline;
 use egret_node::Links;
 use egret_node::channel::{ChannelError, ChannelListener, ChannelWriter, Post, PostOutcome};
 
-use crate::pair::{FABRICS, Pair, Server, spawn};
+use super::pair::{FABRICS, Pair, Server, spawn};
 
 const LONG: Deadline = Deadline::DEFAULT;
 const SHORT: Deadline = Deadline::In(Duration::from_millis(50));

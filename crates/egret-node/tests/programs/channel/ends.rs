@@ -5,7 +5,7 @@ use std::time::Duration;
 use egret_net::rt::Deadline;
 use egret_node::channel::ChannelError;
 
-use crate::pair::{FABRICS, Pair, Server, spawn};
+use super::pair::{FABRICS, Pair, Server, spawn};
 
 const LONG: Deadline = Deadline::DEFAULT;
 

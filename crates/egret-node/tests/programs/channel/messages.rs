@@ -7,7 +7,7 @@ use egret_net::rt::Deadline;
 use egret_node::LinksOptions;
 use egret_node::channel::ChannelError;
 
-use crate::pair::{FABRICS, On, Pair, spawn};
+use super::pair::{FABRICS, On, Pair, spawn};
 
 const LONG: Deadline = Deadline::DEFAULT;
 
@@ -40,7 +40,7 @@ fn messages_of_any_length_from_small_pieces() {
         writer.wait_arrived(LONG).unwrap();
         assert_eq!(writer.messages(), 8);
         drop(writer);
-        let here = crate::pair::Server::of(&pair.here);
+        let here = super::pair::Server::of(&pair.here);
         reading.join().unwrap();
         drop(here);
     }
@@ -83,7 +83,7 @@ fn an_array_lands_whole_and_aligned() {
         message.wait_write_owned(typed.share(), LONG).unwrap();
         message.wait_write_owned(vec![4_u8; 40_000], LONG).unwrap();
         message.wait_finish(LONG).unwrap();
-        let here = crate::pair::Server::of(&pair.here);
+        let here = super::pair::Server::of(&pair.here);
         reading.join().unwrap();
         drop(here);
         pair.while_there_serves(|| {
@@ -106,7 +106,7 @@ fn an_array_larger_than_any_window_is_asked_for() {
         assert!(array.len() == 5_000_000 && array.iter().all(|one| *one == 9));
     });
     writer.wait_send_slice(&vec![9_u64; 5_000_000], LONG).unwrap();
-    let here = crate::pair::Server::of(&pair.here);
+    let here = super::pair::Server::of(&pair.here);
     reading.join().unwrap();
     drop(here);
 }
@@ -131,7 +131,7 @@ fn what_the_reader_never_takes_is_refused_and_the_next_message_is_not() {
     assert!(matches!(refused, ChannelError::PartTooLarge { .. }), "{refused}");
     drop(message);
     writer.wait_send(b"fits".to_vec(), LONG).unwrap();
-    let here = crate::pair::Server::of(&pair.here);
+    let here = super::pair::Server::of(&pair.here);
     reading.join().unwrap();
     drop(here);
 }
