@@ -33,11 +33,6 @@ const LISTED: &[(&str, &[&str], &str)] = &[
         "connectors repeat handshakes, and a handshake has the fields and refusals of all fabrics",
     ),
     (
-        "crates/egret-bench/src/",
-        &["bare", "pairs"],
-        "the pairs, and the bare processes beside them",
-    ),
-    (
         "crates/egret-stream/src/",
         &["__private", "carried", "describe", "dynamic", "impls", "reader", "wire", "writer"],
         "the trait of values as streams, its reader and writer, and what values they know",
@@ -47,37 +42,6 @@ const LISTED: &[(&str, &[&str], &str)] = &[
         &["am", "channel", "flow", "links", "node", "registry", "settings", "slots"],
         "the links' driver runs what stands on links; a node asks its registry by active messages",
     ),
-    (
-        "crates/egret-bench/src/",
-        &[
-            "asking",
-            "channels",
-            "connect",
-            "datagrams",
-            "duo",
-            "graph",
-            "graph_body",
-            "graph_load",
-            "graph_memory",
-            "graph_pair",
-            "graph_trip",
-            "many",
-            "peer",
-            "probe",
-            "quiet",
-            "rmi_calls",
-            "serialize",
-            "served",
-            "still",
-        ],
-        "the second process of a benchmark is told which one it is a part of (`peer`)",
-    ),
-    (
-        "crates/egret-bench/src/",
-        &["measure", "report"],
-        "what is measured, and the line that says it",
-    ),
-    ("crates/egret-bench/src/", &["vi", "vi_columns"], "benchmarks of messages, and their columns"),
 ];
 
 type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;

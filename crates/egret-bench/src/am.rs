@@ -9,12 +9,13 @@ use egret::rt;
 
 use super::Suite;
 use super::args::{self, Common, SIM, Usage};
-use super::asking::{Asker, RequestMeasure, RequestSender, RequestTask};
+use super::asking::{Asker, RequestSender};
 use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
 use super::machine;
-use super::measure::{Case, Probe, Unit};
+use super::measure::{Case, Probe};
 use super::peer::FollowerProcess;
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
+use super::served::{RequestMeasure, RequestTask};
 use super::side::Mode;
 use super::vi;
 

@@ -11,51 +11,18 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use egret::am::{Call, CallReply, Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
 use egret::buf::{Buf, Pool};
 use egret::fabric::Fabrics;
-use egret::link::{Links, LinksOptions};
+use egret::link::Links;
 use egret::rt::{self, GivenBack};
 use egret::vi::{Nic, NicOptions};
-use serde::{Deserialize, Serialize};
 
-use super::duo::WaitMode;
+use super::links;
 use super::measure::{Probe, Sample};
-use super::peer::{FollowerProcess, PeerStation, PeerTask};
-use super::served::RequestServer;
+use super::peer::{FollowerProcess, PeerStation};
+use super::served::{
+    DATA, ECHO, ECHO_BYTES, MARK, NAME, REQUESTS, ROOM, RequestMeasure, RequestServer, RequestTask,
+    SETTLE, TAKE, marked,
+};
 use super::side::{PATIENCE, fill};
-
-/// What the two do.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct RequestTask {
-    pub(crate) fabric: String,
-    pub(crate) wait: WaitMode,
-    pub(crate) what: RequestMeasure,
-    /// Words of each message.
-    pub(crate) words: usize,
-    /// Bytes of data of each message.
-    pub(crate) bytes: usize,
-    /// Bytes that are copied of each message.
-    pub(crate) copied: usize,
-    /// Messages with data under way at once.
-    pub(crate) window: usize,
-    /// What the nic of the one that serves is opened with.
-    pub(crate) host: String,
-}
-
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum RequestMeasure {
-    /// Short requests, each answered.
-    Requests,
-    /// Short messages one way.
-    OneWay,
-    /// Data one way.
-    Data,
-    /// Requests with bytes that are copied, or with a word if there are none, each answered by one: what a remote call
-    /// with small arguments sends.
-    Marked,
-    /// Requests with bytes that are copied, each answered, while data goes the same way if
-    /// there is any.
-    Medium,
-}
 
 /// The one that asks, and the station of the one that serves.
 #[derive(Debug)]
@@ -66,7 +33,7 @@ pub(crate) struct RequestSender {
 
 impl RequestSender {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, task: RequestTask) -> Result<Self> {
-        let station = peer.open(PeerTask::Am(task.clone()), &[])?;
+        let station = peer.open(&REQUESTS, &task, &[])?;
         let asker = station.run(0, || Asker::far(task, &station.host))?;
         Ok(Self { asker, station })
     }
@@ -97,7 +64,7 @@ impl Asker {
     fn far(task: RequestTask, host: &str) -> Result<Self> {
         let nic = NicOptions::new(&format!("{}-asks", task.host)).wait(task.wait.of_nic());
         let nic = Fabrics::default().open(&task.fabric, nic)?;
-        let mine = links(nic)?.bundle().endpoint(0);
+        let mine = links::open(nic)?.bundle().endpoint(0);
         let remote = mine.wait_map(&EndpointName::new(host, NAME, 0), PATIENCE)?;
         let asker = Self::new(task, remote, mine, None)?;
         asker.settle()?;
@@ -108,7 +75,8 @@ impl Asker {
     pub(crate) fn near(task: RequestTask) -> Result<Self> {
         let fabrics = Fabrics::default();
         let nic = fabrics.open(&task.fabric, "asks")?;
-        let (here, there) = (links(nic.clone())?, links(fabrics.open(&task.fabric, "serves")?)?);
+        let (here, there) =
+            (links::open(nic.clone())?, links::open(fabrics.open(&task.fabric, "serves")?)?);
         let mine = here.bundle().endpoint(0);
         let to = EndpointName::new(there.host(), NAME, 0);
         let beside = OneThreadRequests { nic, here, served: RequestServer::over(there, &task)? };
@@ -356,55 +324,11 @@ impl OneThreadRequests {
     }
 }
 
-/// By what a message is known.
-pub(super) fn marked(words: &[u64], bytes: &[u8]) -> u64 {
-    words.first().copied().or_else(|| bytes.last().map(|byte| (*byte).into())).unwrap_or_default()
-}
-
 /// The buffer that was sent.
 fn sent_back(mut reply: CallReply) -> Result<Buf> {
     let sent = reply.take_sent().context("what was sent did not come back")?;
     sent.into_buf().map_err(|_| anyhow!("what came back is no buffer"))
 }
 
-/// The links of a nic whose both sides wait: nobody else needs to drive them.
-pub(super) fn links(nic: Nic) -> Result<Links> {
-    Ok(Links::open(nic, LinksOptions::default().background(false))?)
-}
-
-/// Drives links until they have sent what they had to, and a network has told what it has.
-pub(super) fn said(links: &Links) {
-    let until = rt::now() + SAID;
-    let mut polls = 0;
-    while polls < POLLS || rt::now() < until {
-        links.poll();
-        polls += 1;
-    }
-}
-
-/// The endpoint of the one that serves.
-pub(super) const NAME: &str = "bench";
-/// Answers with as many words.
-pub(super) const ECHO: u8 = 0;
-/// Takes words.
-pub(super) const TAKE: u8 = 1;
-/// Takes data.
-pub(super) const DATA: u8 = 2;
-/// Answers.
-pub(super) const ROOM: u8 = 4;
-/// Answers with the same bytes.
-pub(super) const ECHO_BYTES: u8 = 5;
-pub(super) const MARK: u8 = 12;
-/// Is not answered before [`RELEASE`] comes.
-pub(super) const HOLD: u8 = 6;
-/// Says whether there is a request that is not answered.
-pub(super) const IS_HELD: u8 = 7;
-pub(super) const RELEASE: u8 = 8;
-/// Hears that a run of so many messages is over, and says how many came in all: it is asked again
-/// until they are as many.
-pub(super) const SETTLE: u8 = 3;
-/// After this, and so many looks, there was nothing else to do.
-const SAID: Duration = Duration::from_millis(1);
-const POLLS: u32 = 64;
 /// How far a simulated clock goes on if nothing is due.
 const SOON: Duration = Duration::from_millis(1);

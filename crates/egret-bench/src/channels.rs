@@ -1,7 +1,6 @@
 //! `egret bench channel`: messages over a channel, held against the virtual interface
 //! that carries them.
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +17,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Suite;
 use super::args::{Common, between_processes};
-use super::asking::{links, said};
 use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
+use super::links;
 use super::machine;
-use super::measure::{Against, Case, Probe, Sample, Unit};
-use super::peer::{FollowerProcess, PeerStation, PeerTask};
-use super::report::{ReportColumn, ReportLine};
+use super::measure::{Against, Case, Probe, Sample};
+use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
+use super::report::{ReportColumn, ReportLine, Unit};
 use super::side::{Mode, PATIENCE, fill, mark};
 
 /// Bytes a second over a channel, one way
@@ -98,7 +97,7 @@ pub(crate) struct ChannelPlan {
 impl ChannelPlan {
     fn links(&self, host: &str) -> Result<Links> {
         let nic = NicOptions::new(host).wait(self.wait.of_nic());
-        links(Fabrics::default().open(&self.fabric, nic)?)
+        links::open(Fabrics::default().open(&self.fabric, nic)?)
     }
 }
 
@@ -116,7 +115,7 @@ struct ChannelWriting {
 
 impl ChannelWriting {
     fn new(peer: &Rc<FollowerProcess>, stream: ChannelPlan) -> Result<Self> {
-        let station = peer.open(PeerTask::Channel(stream.clone()), &[])?;
+        let station = peer.open(&CHANNEL, &stream, &[])?;
         let links = stream.links(&format!("{}-writes", stream.host))?;
         let mine = links.bundle().endpoint(0);
         let (writer, remote) = station.run(0, || {
@@ -166,8 +165,12 @@ fn take(pool: &Pool, bytes: usize, links: &Links) -> Result<Buf> {
     }
 }
 
+/// The one that reads, in the second process.
+pub(crate) const CHANNEL: PeerTask<ChannelPlan> =
+    PeerTask { name: "channel", start: |plan, _| Ok(Box::new(ChannelReading::new(&plan)?)) };
+
 /// The one that reads.
-pub(crate) struct ChannelReading {
+struct ChannelReading {
     links: Links,
     listener: ChannelListener,
     reader: Option<ChannelReader>,
@@ -180,7 +183,7 @@ pub(crate) struct ChannelReading {
 }
 
 impl ChannelReading {
-    pub(crate) fn new(stream: &ChannelPlan) -> Result<Self> {
+    fn new(stream: &ChannelPlan) -> Result<Self> {
         let links = stream.links(&stream.host)?;
         let listener = links.listen(NAME, 1)?;
         let endpoint = links.bundle().register(NAME, 0)?;
@@ -193,15 +196,16 @@ impl ChannelReading {
         let (reader, bytes) = (None, stream.bytes);
         Ok(Self { links, listener, reader, _endpoint: endpoint, settled, runs: 0, bytes, round: 0 })
     }
+}
 
-    /// Where the one that writes finds it.
-    pub(crate) fn host(&self) -> &str {
+impl Follower for ChannelReading {
+    fn host(&self) -> &str {
         self.links.host()
     }
 
     /// Reads so many messages, and drives until the other side knows that they have
     /// arrived, which it is told while this side drives. The first run is for meeting.
-    pub(crate) fn follow(&mut self, rounds: u64) -> Result<()> {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         if self.reader.is_none() {
             self.reader = Some(self.listener.wait_accept(PATIENCE)?);
         }
@@ -218,14 +222,8 @@ impl ChannelReading {
         self.runs += 1;
         let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
         ensure!(self.links.drive(PATIENCE, is_done), "nobody said that all has arrived");
-        said(&self.links);
-        Ok(())
-    }
-}
-
-impl fmt::Debug for ChannelReading {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading").field("round", &self.round).finish_non_exhaustive()
+        links::finish(&self.links);
+        Ok(PeerFigures::new())
     }
 }
 

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::Suite;
 use super::args::{Common, Usage};
 use super::duo::{Encrypting, WaitMode, options};
-use super::measure::{Against, Case, Probe, Sample, Unit};
-use super::peer::{FollowerProcess, PeerStation, PeerTask};
+use super::measure::{Against, Case, Probe, Sample};
+use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
 use super::probe::Linked;
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
 use super::side::PATIENCE;
 use super::still::cpu_time;
 
@@ -102,7 +102,7 @@ fn case(
     let subject = Box::new(ConnectCaller::new(
         peer,
         op,
-        CalleeKind { fabric: fabric.to_owned(), encrypt, host },
+        &CalleeKind { fabric: fabric.to_owned(), encrypt, host },
     )?);
     Ok(Case { line, unit: Unit::Nanos, subject, against, rounds: Some(rounds) })
 }
@@ -131,9 +131,9 @@ struct ConnectCaller {
 }
 
 impl ConnectCaller {
-    fn new(peer: &Rc<FollowerProcess>, op: ConnectOp, called: CalleeKind) -> Result<Self> {
+    fn new(peer: &Rc<FollowerProcess>, op: ConnectOp, called: &CalleeKind) -> Result<Self> {
         let nic = called.nic(&format!("{}-caller", called.host))?;
-        let station = peer.open(PeerTask::Connect(called), &[])?;
+        let station = peer.open(&CONNECTS, called, &[])?;
         Ok(Self { op, nic, station })
     }
 
@@ -166,9 +166,12 @@ impl Probe for ConnectCaller {
     }
 }
 
+/// The side that is called, in the second process.
+pub(crate) const CONNECTS: PeerTask<CalleeKind> =
+    PeerTask { name: "connects", start: |called, _| Ok(Box::new(ConnectCallee::new(&called)?)) };
+
 /// The side that is called.
-#[derive(Debug)]
-pub(crate) struct ConnectCallee {
+struct ConnectCallee {
     nic: Nic,
     listener: Listener,
     /// Connections that the caller may not know of yet.
@@ -176,19 +179,20 @@ pub(crate) struct ConnectCallee {
 }
 
 impl ConnectCallee {
-    pub(crate) fn new(called: &CalleeKind) -> Result<Self> {
+    fn new(called: &CalleeKind) -> Result<Self> {
         let nic = called.nic(&called.host)?;
         let listener = nic.listen(SERVICE, 0, &options(&nic))?;
         Ok(Self { nic, listener, young: VecDeque::new() })
     }
+}
 
-    /// Where the caller finds it.
-    pub(crate) fn host(&self) -> &str {
+impl Follower for ConnectCallee {
+    fn host(&self) -> &str {
         self.nic.host()
     }
 
     /// Accepts so many; the nanoseconds of the processor that this took.
-    pub(crate) fn follow(&mut self, rounds: u64) -> Result<Vec<f64>> {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         let before = cpu_time();
         for _ in 0..rounds {
             self.young.push_back(self.listener.wait_accept(PATIENCE)?);

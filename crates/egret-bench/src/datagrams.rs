@@ -13,9 +13,9 @@ use anyhow::{Context, Result};
 use egret::rt::{self, Deadline};
 use egret::vi::{Completion, Descriptor, ViError};
 
-use super::duo::{Answers, DuoPlan, Leader};
+use super::duo::{Answers, DuoPlan, Followed, Leader};
 use super::measure::{Probe, Sample};
-use super::peer::{FollowerProcess, PeerFigures, PeerStation, PeerTask};
+use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
 use super::side::{BenchConnection, Mode, PATIENCE};
 
 /// A leader in this process, and the station of its follower.
@@ -30,7 +30,7 @@ pub(crate) struct CountedDatagrams {
 impl CountedDatagrams {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, mut plan: DuoPlan) -> Result<Self> {
         let (bytes, answers) = (plan.bytes, plan.answers);
-        let station = peer.open(PeerTask::Vi(plan.clone()), &[])?;
+        let station = peer.open(&DATAGRAMS, &plan, &[])?;
         plan.to.clone_from(&station.host);
         let mut leader = Leader::new(plan)?;
         station.run(0, || leader.meet())?;
@@ -115,8 +115,43 @@ fn end(side: &mut BenchConnection, station: &PeerStation, last: u64) -> Result<P
     }
 }
 
-/// The follower's half: what arrived of these.
-pub(crate) fn follow(
+/// The follower's half, in the second process.
+pub(crate) const DATAGRAMS: PeerTask<DuoPlan> = PeerTask {
+    name: "datagrams",
+    start: |plan, _| {
+        let answers = plan.answers;
+        Ok(Box::new(DatagramCounter { followed: Followed::new(plan)?, answers }))
+    },
+};
+
+/// The follower's half.
+struct DatagramCounter {
+    followed: Followed,
+    answers: Answers,
+}
+
+impl Follower for DatagramCounter {
+    /// How many messages arrived; the first run is for meeting.
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+        let (side, numbers) = self.followed.next(rounds)?;
+        if rounds == 0 { Ok(PeerFigures::new()) } else { count(side, numbers, self.answers) }
+    }
+
+    fn host(&self) -> &str {
+        self.followed.host()
+    }
+
+    fn needs_driving(&self) -> bool {
+        true
+    }
+
+    fn drive(&self) {
+        self.followed.drive();
+    }
+}
+
+/// What arrived of these.
+fn count(
     side: &mut BenchConnection,
     rounds: RangeInclusive<u64>,
     answers: Answers,

@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
-use std::time::Duration;
 
 use crate::limit::Stopwatch;
 use anyhow::{Context, Result, bail};
@@ -13,10 +12,9 @@ use egret::vi::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::args::{UDP, UDP_DATAGRAMS, fabrics};
-use super::datagrams;
+use super::args::{UDP, fabrics};
 use super::measure::{Probe, Sample};
-use super::peer::{FollowerProcess, PeerFigures, PeerStation, PeerTask};
+use super::peer::{DRIVEN, Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
 use super::pull;
 use super::side::{BenchConnection, Mode, PATIENCE, Sizes, buffers};
 use super::space::REACHABLE;
@@ -227,15 +225,6 @@ impl Leader {
         Ok(())
     }
 
-    /// Does what its nic has to do by itself, if anything.
-    pub(crate) fn drive(&self) {
-        self.nic.poll();
-    }
-
-    pub(crate) fn needs_driving(&self) -> bool {
-        needs_driving(&self.plan)
-    }
-
     /// Its side of the connection, once it has met the follower.
     pub(crate) fn side(&mut self) -> Result<&mut BenchConnection> {
         Ok(&mut self.met.as_mut().context("nobody was met")?.side)
@@ -266,6 +255,25 @@ impl Leader {
     }
 }
 
+/// A leader in the second process, for pairs that this process only starts.
+pub(crate) const LEADER: PeerTask<DuoPlan> =
+    PeerTask { name: "leader", start: |plan, _| Ok(Box::new(Leader::new(plan)?)) };
+
+impl Follower for Leader {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+        self.lead(rounds)?;
+        Ok(PeerFigures::new())
+    }
+
+    fn needs_driving(&self) -> bool {
+        needs_driving(&self.plan)
+    }
+
+    fn drive(&self) {
+        self.nic.poll();
+    }
+}
+
 /// A leader in this process, and the station of its follower.
 #[derive(Debug)]
 pub(crate) struct Led {
@@ -275,7 +283,7 @@ pub(crate) struct Led {
 
 impl Led {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, mut plan: DuoPlan) -> Result<Self> {
-        let station = peer.open(PeerTask::Vi(plan.clone()), &[])?;
+        let station = peer.open(&MESSAGES, &plan, &[])?;
         plan.to.clone_from(&station.host);
         let leader = Leader::new(plan)?;
         let mut led = Self { leader, station };
@@ -292,7 +300,7 @@ impl Probe for Led {
             // What this side said last may be lost, and the other waits for it.
             let until = PATIENCE.until_from(rt::now());
             while !self.station.is_over(DRIVEN)? && until.is_none_or(|until| rt::now() < until) {
-                self.leader.drive();
+                self.leader.nic.poll();
             }
         }
         self.station.conclude(led)
@@ -302,11 +310,8 @@ impl Probe for Led {
 /// Whether a nic must be driven while its peer is not done: the window over datagrams repeats what
 /// was lost when it is driven, and answers what the peer repeats.
 fn needs_driving(plan: &DuoPlan) -> bool {
-    [UDP, UDP_DATAGRAMS].contains(&&plan.fabric[..])
+    plan.fabric == UDP
 }
-
-/// Between two looks of a side that is done.
-pub(crate) const DRIVEN: Duration = Duration::from_micros(500);
 
 /// One at a time; the payload is rewritten before the clock starts.
 fn there_and_back(side: &mut BenchConnection, rounds: impl Iterator<Item = u64>) -> Result<Sample> {
@@ -355,6 +360,10 @@ fn ahead(side: &mut BenchConnection, first: u64, last: u64) -> Result<Sample> {
     Ok(Sample::Total(took))
 }
 
+/// The follower of a leader, in the second process.
+pub(crate) const MESSAGES: PeerTask<DuoPlan> =
+    PeerTask { name: "messages", start: |plan, _| Ok(Box::new(Followed::new(plan)?)) };
+
 /// The follower's half.
 #[derive(Debug)]
 pub(crate) struct Followed {
@@ -372,55 +381,55 @@ impl Followed {
         Ok(Self { plan, nic, listener, met: None, round: 0 })
     }
 
-    /// Where the leader finds it.
-    pub(crate) fn host(&self) -> &str {
-        self.nic.host()
-    }
-
-    /// Does what its nic has to do by itself, if anything.
-    pub(crate) fn drive(&self) {
-        self.nic.poll();
-    }
-
-    pub(crate) fn needs_driving(&self) -> bool {
-        needs_driving(&self.plan)
-    }
-
-    /// Follows `rounds` rounds; the first run is for meeting. Over a fabric that loses it tells how
-    /// many messages arrived.
-    pub(crate) fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+    /// Its side of the connection, and the numbers of the next `rounds` rounds; the first run is
+    /// for meeting.
+    pub(crate) fn next(
+        &mut self,
+        rounds: u64,
+    ) -> Result<(&mut BenchConnection, RangeInclusive<u64>)> {
         if self.met.is_none() {
             let accept = || Ok(self.listener.wait_accept(PATIENCE)?);
             self.met = Some(self.plan.meet(self.plan.sizes().turned(), accept)?);
         }
-        let side = &mut self.met.as_mut().context("met just now")?.side;
-        let all = self.round + 1..=self.round + rounds;
+        let first = self.round + 1;
         self.round += rounds;
-        if self.plan.fabric == UDP_DATAGRAMS {
-            let answers = self.plan.answers;
-            return if rounds == 0 {
-                Ok(PeerFigures::new())
-            } else {
-                datagrams::follow(side, all, answers)
-            };
-        }
-        if self.plan.mode.is_pulled() {
-            pull::have_ready(side, all)?;
+        Ok((&mut self.met.as_mut().context("met just now")?.side, first..=self.round))
+    }
+}
+
+impl Follower for Followed {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+        let DuoPlan { mode, answers, .. } = self.plan;
+        let (side, numbers) = self.next(rounds)?;
+        if mode.is_pulled() {
+            pull::have_ready(side, numbers)?;
             return Ok(PeerFigures::new());
         }
-        for round in all {
+        for round in numbers {
             side.take(round)?;
-            if self.plan.answers != Answers::Never {
+            if answers != Answers::Never {
                 side.answer(round)?;
                 side.send(round)?;
             }
             side.repost()?;
         }
-        if self.plan.answers == Answers::Never {
+        if answers == Answers::Never {
             side.tell_all_came()?;
         }
         side.part()?;
         Ok(PeerFigures::new())
+    }
+
+    fn host(&self) -> &str {
+        self.nic.host()
+    }
+
+    fn needs_driving(&self) -> bool {
+        needs_driving(&self.plan)
+    }
+
+    fn drive(&self) {
+        self.nic.poll();
     }
 }
 

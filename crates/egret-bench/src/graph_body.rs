@@ -5,8 +5,8 @@ use anyhow::{Result, anyhow};
 use egret::buf::{Buf, Kind, Plain, flat};
 use egret::vi::Vi;
 
-use super::graph::GraphShape;
 use super::graph_map::{Crossroads, Road, Town, Tree, grow};
+use super::graph_shape::GraphShape;
 use super::graph_walk::{Walk, over_graph};
 use super::side::PATIENCE;
 use super::stream::graph::{Graph, Object, Ref};

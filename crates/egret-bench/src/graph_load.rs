@@ -3,13 +3,31 @@
 use anyhow::{Context, Result, ensure};
 use egret::buf::{Buf, Pool};
 use egret::vi::{Descriptor, Vi};
+use serde::{Deserialize, Serialize};
 
-use super::graph::GraphShape;
 use super::graph_body::{GraphBody, InPool, OnHeap, Root};
 use super::graph_map::{Town, Tree};
-use super::graph_trip::{Cargo, Trip, TripContent};
+use super::graph_shape::GraphShape;
 use super::side::PATIENCE;
 use super::stream::graph::{Graph, GraphTrust};
+
+/// What is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cargo {
+    /// A graph on the heap, gathered from there and received into fresh memory.
+    Fresh(TripContent),
+    /// One in a pool, received into a buffer of a pool.
+    Posted(TripContent),
+    /// One in a pool, handed over and back.
+    Handed,
+}
+
+/// A graph, or for comparison as many bytes that nobody looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TripContent {
+    Graph,
+    Bytes,
+}
 
 /// One side's part in a trip.
 pub(crate) trait TripLoad {
@@ -30,22 +48,31 @@ pub(crate) trait TripLoad {
     }
 }
 
-/// The load of one side of `trip`.
-pub(crate) fn of(trip: &Trip, is_sender: bool) -> Result<Box<dyn TripLoad>> {
-    match trip.which {
-        GraphShape::Tree1023 => of_root::<Tree>(trip, is_sender),
-        _ => of_root::<Town>(trip, is_sender),
+/// The load of one side; a message has so many bytes.
+pub(crate) fn of(
+    which: GraphShape,
+    cargo: Cargo,
+    bytes: usize,
+    is_sender: bool,
+) -> Result<Box<dyn TripLoad>> {
+    match which {
+        GraphShape::Tree1023 => of_root::<Tree>(which, cargo, bytes, is_sender),
+        _ => of_root::<Town>(which, cargo, bytes, is_sender),
     }
 }
 
-fn of_root<R: Root>(trip: &Trip, is_sender: bool) -> Result<Box<dyn TripLoad>> {
-    let (which, bytes) = (trip.which, trip.bytes);
+fn of_root<R: Root>(
+    which: GraphShape,
+    cargo: Cargo,
+    bytes: usize,
+    is_sender: bool,
+) -> Result<Box<dyn TripLoad>> {
     let pool = Pool::builder().class(bytes, BUFFERS);
     let in_pool = |pool: &Pool| {
         let make = || Graph::<R>::build_in(pool, bytes, |graph| R::fill(which, graph));
         is_sender.then(make).transpose()
     };
-    Ok(match trip.cargo {
+    Ok(match cargo {
         Cargo::Fresh(TripContent::Graph) => {
             let make = || Graph::<R>::build(|graph| R::fill(which, graph));
             Box::new(Fresh { mine: is_sender.then(make), got: None, bytes })

@@ -4,14 +4,23 @@ use std::hint::black_box;
 
 use egret::rt;
 
-use super::graph::{GraphComparison, GraphShape};
 use super::graph_map::{Town, tree};
 use super::graph_owned::{CountedMap, Indexed, boxed_tree, counted_tree, indexed_tree};
+use super::graph_shape::GraphShape;
 use super::graph_walk::{Walk, over_boxes, over_graph, over_indices};
 use super::measure::Probe;
 use super::probe::Batches;
 use super::serialize::{memcpy, repeat};
 use super::stream::graph::{Graph, Object};
+
+/// Something to measure, and what to hold it against.
+pub(crate) struct GraphComparison {
+    pub(crate) subject: Box<dyn Probe>,
+    pub(crate) limit: &'static str,
+    pub(crate) least: Box<dyn Probe>,
+    /// Of a message with the graph.
+    pub(crate) bytes: usize,
+}
 
 /// Beside the same of counted references. That either is dropped is in no time.
 pub(crate) fn build(which: GraphShape) -> GraphComparison {

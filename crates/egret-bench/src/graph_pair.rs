@@ -6,10 +6,11 @@ use anyhow::{Result, bail};
 use egret::rt;
 
 use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
-use super::graph::{GraphComparison, GraphShape};
+use super::graph_load::{Cargo, TripContent};
 use super::graph_map::{Town, Tree, tree};
-use super::graph_memory::checks;
-use super::graph_trip::{Cargo, GraphSender, Trip, TripContent};
+use super::graph_memory::{GraphComparison, checks};
+use super::graph_shape::GraphShape;
+use super::graph_trip::{GraphSender, Trip};
 use super::measure::{Probe, Sample};
 use super::peer::FollowerProcess;
 use super::side::Mode;

@@ -1,6 +1,5 @@
 //! Graphs from one process to another.
 
-use std::fmt;
 use std::rc::Rc;
 
 use crate::limit::Stopwatch;
@@ -10,10 +9,10 @@ use egret::vi::{Address, Descriptor, Listener, Nic, NicOptions, Trust, Vi};
 use serde::{Deserialize, Serialize};
 
 use super::duo::{WaitMode, options};
-use super::graph::GraphShape;
-use super::graph_load::{self as load, TripLoad};
+use super::graph_load::{self as load, Cargo, TripLoad};
+use super::graph_shape::GraphShape;
 use super::measure::{Probe, Sample};
-use super::peer::{FollowerProcess, PeerFigures, PeerStation, PeerTask};
+use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
 use super::side::{PATIENCE, have_said};
 
 /// What goes from the one to the other, and over what.
@@ -29,29 +28,15 @@ pub(crate) struct Trip {
     pub(crate) host: String,
 }
 
-/// What is carried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Cargo {
-    /// A graph on the heap, gathered from there and received into fresh memory.
-    Fresh(TripContent),
-    /// One in a pool, received into a buffer of a pool.
-    Posted(TripContent),
-    /// One in a pool, handed over and back.
-    Handed,
-}
-
-/// A graph, or for comparison as many bytes that nobody looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum TripContent {
-    Graph,
-    Bytes,
-}
-
 impl Trip {
     /// Whether all that is in it is looked at after a run that begins with this round: a large
     /// one once, or there would be more looking than sending.
     const fn is_summed(&self, round: u64) -> bool {
         round == 0 || self.bytes < LARGE
+    }
+
+    fn load(&self, is_sender: bool) -> Result<Box<dyn TripLoad>> {
+        load::of(self.which, self.cargo, self.bytes, is_sender)
     }
 
     fn nic(&self, host: &str) -> Result<Nic> {
@@ -75,8 +60,8 @@ pub(crate) struct GraphSender {
 impl GraphSender {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, trip: Trip) -> Result<Self> {
         let nic = trip.nic(&format!("{}-sender", trip.host))?;
-        let station = peer.open(PeerTask::Graph(trip.clone()), &[])?;
-        let load = load::of(&trip, true)?;
+        let station = peer.open(&GRAPHS, &trip, &[])?;
+        let load = trip.load(true)?;
         let sum = load.sum();
         let mut sender = Self { trip, station, nic, vi: None, load, sum, round: 0 };
         sender.run(0)?;
@@ -130,8 +115,12 @@ impl Probe for GraphSender {
     }
 }
 
+/// The one who receives, in the second process.
+pub(crate) const GRAPHS: PeerTask<Trip> =
+    PeerTask { name: "graphs", start: |trip, _| Ok(Box::new(GraphReceiver::new(trip)?)) };
+
 /// The one who receives.
-pub(crate) struct GraphReceiver {
+struct GraphReceiver {
     trip: Trip,
     nic: Nic,
     listener: Listener,
@@ -141,20 +130,21 @@ pub(crate) struct GraphReceiver {
 }
 
 impl GraphReceiver {
-    pub(crate) fn new(trip: Trip) -> Result<Self> {
+    fn new(trip: Trip) -> Result<Self> {
         let nic = trip.nic(&trip.host)?;
         let listener = nic.listen(SERVICE, 0, &options(&nic))?;
-        let load = load::of(&trip, false)?;
+        let load = trip.load(false)?;
         Ok(Self { trip, nic, listener, vi: None, load, round: 0 })
     }
+}
 
-    /// Where the sender finds it.
-    pub(crate) fn host(&self) -> &str {
+impl Follower for GraphReceiver {
+    fn host(&self) -> &str {
         self.nic.host()
     }
 
     /// Follows `rounds` rounds; says what is in the last thing that came.
-    pub(crate) fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         if self.vi.is_none() {
             let vi = self.listener.wait_accept(PATIENCE)?;
             self.load.begin(&vi)?;
@@ -178,12 +168,6 @@ impl GraphReceiver {
         }
         have_said(&self.nic);
         Ok(told)
-    }
-}
-
-impl fmt::Debug for GraphReceiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receiver").field("nic", &self.nic).finish_non_exhaustive()
     }
 }
 

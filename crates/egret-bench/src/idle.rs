@@ -10,12 +10,12 @@ use super::Suite;
 use super::args::{Common, Usage, between_processes};
 use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
 use super::machine;
-use super::measure::{Against, Case, Probe, Sample, Unit};
-use super::peer::{FollowerProcess, PeerFigures, PeerStation, PeerTask};
-use super::quiet::{QuietKind, Quietness};
-use super::report::{ReportColumn, ReportLine};
+use super::measure::{Against, Case, Probe, Sample};
+use super::peer::{FollowerProcess, PeerFigures, PeerStation};
+use super::quiet::{QUIET, QuietKind, Quietness};
+use super::report::{ReportColumn, ReportLine, Unit};
 use super::side::Mode;
-use super::still::{StillMeasure, Stillness, kernel_memory};
+use super::still::{STILL, StillMeasure, Stillness, kernel_memory};
 
 /// What connections cost while nothing goes over them.
 ///
@@ -177,7 +177,7 @@ impl Probe for IdleWatch {
         let side = |to: Option<&str>| -> Result<PeerStation> {
             let (fabric, host, to) = (fabric.to_owned(), host.clone(), to.map(str::to_owned));
             let stillness = Stillness { fabric, what, wait, host, to };
-            Rc::new(FollowerProcess::start_anywhere()?).open(PeerTask::Idle(stillness), &[])
+            Rc::new(FollowerProcess::start_anywhere()?).open(&STILL, &stillness, &[])
         };
         let listens = side(None)?;
         let dials = side(Some(&listens.host))?;
@@ -234,7 +234,7 @@ impl Probe for Hush {
             let (fabric, host, to) = (self.fabric.to_owned(), host.clone(), to.map(str::to_owned));
             let (wait, kind) = (self.wait, self.kind);
             let quietness = Quietness { fabric, wait, kind, host, to };
-            Rc::new(FollowerProcess::start_anywhere()?).open(PeerTask::Quiet(quietness), &[])
+            Rc::new(FollowerProcess::start_anywhere()?).open(&QUIET, &quietness, &[])
         };
         let serves = side(None)?;
         let maps = side(Some(&serves.host))?;

@@ -4,12 +4,11 @@
 //! cases, each a thing to measure with the limit to hold it
 //! against. The rest is here once: `measure` repeats, interleaves and takes
 //! medians, `report` prints, `peer` starts the second process and
-//! `follow` is what it does, `machine` pins both.
+//! `follow` is what it does, by the `tasks` of all benchmarks; `machine` pins both.
 
 mod am;
 mod args;
 mod asking;
-mod bare;
 mod channel;
 mod channels;
 mod connect;
@@ -23,12 +22,14 @@ mod graph_map;
 mod graph_memory;
 mod graph_owned;
 mod graph_pair;
+mod graph_shape;
 mod graph_trip;
 mod graph_walk;
 
 mod idle;
 pub mod limit;
 mod limits;
+mod links;
 mod look;
 pub mod machine;
 mod many;
@@ -54,10 +55,10 @@ mod side;
 mod side_eager;
 mod space;
 mod still;
+mod tasks;
 mod team;
 mod threads;
 mod vi;
-mod vi_columns;
 
 use std::io::Write;
 
@@ -66,7 +67,7 @@ use clap::Subcommand;
 
 use args::Common;
 pub use args::Usage;
-pub use follow::{BenchPeerArgs, serve};
+pub use follow::BenchPeerArgs;
 use measure::{Case, MeasurePlan};
 use progress::BenchProgress;
 use report::ReportColumn;
@@ -193,6 +194,15 @@ pub(crate) struct Suite {
     columns: &'static [ReportColumn],
     /// What it measures; a case is made when its turn comes.
     cases: Box<dyn ExactSizeIterator<Item = Result<Case>>>,
+}
+
+/// The second process of a benchmark: does what it is told until the first one is gone.
+///
+/// # Errors
+///
+/// If it cannot do it.
+pub fn serve(args: &BenchPeerArgs) -> Result<()> {
+    follow::serve(args, tasks::TASKS)
 }
 
 /// Runs the benchmark that `args` name and prints its report.

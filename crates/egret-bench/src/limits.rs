@@ -8,13 +8,12 @@ use clap::ValueEnum;
 
 use super::Suite;
 use super::args::Common;
-use super::bare::Bare;
 use super::machine;
-use super::measure::{Against, Case, Probe, Unit};
-use super::pairs::{PAIRS, rounds};
+use super::measure::{Against, Case, Probe};
+use super::pairs::{Bare, PAIRS, rounds};
 use super::peer::FollowerProcess;
 use super::probe::{Batches, Linked};
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
 
 /// What this machine can do: the limits that the other benchmarks are held against.
 ///

@@ -11,10 +11,10 @@ use super::args::{Common, between_processes};
 use super::duo::{Trusting, WaitMode};
 use super::machine;
 use super::many::{ManyLeader, ManyPlan};
-use super::measure::{Against, Case, Probe, Unit};
+use super::measure::{Against, Case, Probe};
 use super::peer::FollowerProcess;
 use super::probe::{Batches, with_slot};
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
 use super::side::Mode;
 use super::vi;
 

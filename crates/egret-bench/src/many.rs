@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::duo::{WaitMode, options};
 use super::measure::{Probe, Sample};
-use super::peer::{FollowerProcess, PeerStation, PeerTask};
+use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
 use super::side::{PATIENCE, fill, have_said, mark};
 
 /// What the two processes have.
@@ -99,7 +99,7 @@ pub(crate) struct ManyLeader {
 
 impl ManyLeader {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, meeting: &ManyPlan) -> Result<Self> {
-        let station = peer.open(PeerTask::Many(meeting.clone()), &[])?;
+        let station = peer.open(&MANY, meeting, &[])?;
         let mut side = ManySide::new(meeting, &format!("{}-looks", meeting.host))?;
         let to = Address::new(&station.host, SERVICE, 0);
         station.run(0, || -> Result<()> {
@@ -144,9 +144,12 @@ impl Probe for ManyLeader {
     }
 }
 
+/// The other side, in the second process.
+pub(crate) const MANY: PeerTask<ManyPlan> =
+    PeerTask { name: "many", start: |plan, _| Ok(Box::new(ManyFollower::new(&plan)?)) };
+
 /// The other side, which answers.
-#[derive(Debug)]
-pub(crate) struct ManyFollower {
+struct ManyFollower {
     side: ManySide,
     listener: Listener,
     connections: u32,
@@ -154,19 +157,20 @@ pub(crate) struct ManyFollower {
 }
 
 impl ManyFollower {
-    pub(crate) fn new(meeting: &ManyPlan) -> Result<Self> {
+    fn new(meeting: &ManyPlan) -> Result<Self> {
         let side = ManySide::new(meeting, &meeting.host)?;
         let listener = side.nic.listen(SERVICE, 0, &side.options)?;
         Ok(Self { side, listener, connections: meeting.connections, round: 0 })
     }
+}
 
-    /// Where the one who looks finds it.
-    pub(crate) fn host(&self) -> &str {
+impl Follower for ManyFollower {
+    fn host(&self) -> &str {
         self.side.nic.host()
     }
 
     /// Answers so many messages; the first run is for meeting.
-    pub(crate) fn follow(&mut self, rounds: u64) -> Result<()> {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         while self.side.vis.len() < self.connections as usize {
             self.side.add(self.listener.wait_accept(PATIENCE)?)?;
         }
@@ -177,7 +181,7 @@ impl ManyFollower {
             self.side.repost(on, got)?;
         }
         have_said(&self.side.nic);
-        Ok(())
+        Ok(PeerFigures::new())
     }
 }
 

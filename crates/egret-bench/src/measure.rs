@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use super::args::Common;
 use super::progress::BenchProgress;
-use super::report::{Figure, Of, ReportLine};
+use super::report::{Figure, Of, ReportLine, Unit};
 
 /// One line of a report before it is measured.
 pub(crate) struct Case {
@@ -64,23 +64,6 @@ pub(crate) enum Sample {
     Arrived { took: Duration, arrived: f64, bytes: usize },
     /// Something that is no time, in its unit.
     Value(f64),
-}
-
-/// What is reported about a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Nanoseconds an operation: less is better.
-    Nanos,
-    /// Millions of payload bytes a second: more is better.
-    Megabytes,
-    /// Messages a second: more is better.
-    Messages,
-    /// Nanoseconds of a whole run: less is better.
-    Run,
-    /// Bytes of memory: less is better.
-    Bytes,
-    /// Part of the time of one core: less is better.
-    Cpu,
 }
 
 /// How often and how long.

@@ -7,13 +7,14 @@ use anyhow::Result;
 use super::Suite;
 use super::am::host;
 use super::args::{Common, between_processes};
-use super::asking::{RequestMeasure, RequestSender, RequestTask};
+use super::asking::RequestSender;
 use super::duo::{Trusting, WaitMode};
 use super::machine;
-use super::measure::{Case, Unit};
+use super::measure::Case;
 use super::peer::FollowerProcess;
 use super::probe::with_slot;
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
+use super::served::{RequestMeasure, RequestTask};
 use super::side::Mode;
 use super::vi;
 

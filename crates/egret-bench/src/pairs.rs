@@ -11,13 +11,13 @@ use egret::rt;
 
 use super::Suite;
 use super::args::{Common, between_processes};
-use super::bare::Bare;
-use super::duo::{Answers, DuoPlan, Trusting, WaitMode};
+use super::duo::{Answers, DuoPlan, LEADER, MESSAGES, Trusting, WaitMode};
 use super::machine;
-use super::measure::{Against, Case, Further, Probe, Sample, Unit};
-use super::peer::{FollowerProcess, PeerStation, PeerTask};
-use super::report::{Of, ReportColumn, ReportLine};
-use super::rmi_calls::Pooled;
+use super::measure::{Against, Case, Further, Probe, Sample};
+use super::peer::{FollowerProcess, PeerStation};
+use super::probe::{LIMIT, LIMIT_LEADER, LimitPlan};
+use super::report::{Of, ReportColumn, ReportLine, Unit};
+use super::rmi_calls::{CALLED, CALLER, Pooled};
 use super::side::Mode;
 use super::vi;
 
@@ -111,11 +111,11 @@ fn case(
 }
 
 /// Two processes that are connected.
-pub(crate) struct ConnectedPair {
-    pub(crate) leader: PeerStation,
-    pub(crate) follower: PeerStation,
+struct ConnectedPair {
+    leader: PeerStation,
+    follower: PeerStation,
     /// Where the nodes of both have met, if they are nodes.
-    pub(crate) _registry: Option<Registry>,
+    _registry: Option<Registry>,
 }
 
 impl ConnectedPair {
@@ -134,20 +134,17 @@ impl ConnectedPair {
             to: String::new(),
             secret: None,
         };
-        let follower =
-            Rc::new(FollowerProcess::start_anywhere()?).open(PeerTask::Vi(plan.clone()), &[])?;
+        let follower = Rc::new(FollowerProcess::start_anywhere()?).open(&MESSAGES, &plan, &[])?;
         plan.to.clone_from(&follower.host);
-        let leader =
-            Rc::new(FollowerProcess::start_anywhere()?).open(PeerTask::Leader(plan), &[])?;
+        let leader = Rc::new(FollowerProcess::start_anywhere()?).open(&LEADER, &plan, &[])?;
         Self { leader, follower, _registry: None }.warmed_up()
     }
 
     /// A node in each process; the leader calls an object of the follower.
     fn of_calls(fabric: &str, wait: WaitMode) -> Result<Self> {
         let (registry, pooled) = Pooled::new(fabric, wait)?;
-        let open = |opening| Rc::new(FollowerProcess::start_anywhere()?).open(opening, &[]);
-        let follower = open(PeerTask::Calls(pooled.clone()))?;
-        let leader = open(PeerTask::Caller(pooled))?;
+        let open = |task| Rc::new(FollowerProcess::start_anywhere()?).open(task, &pooled, &[]);
+        let (follower, leader) = (open(&CALLED)?, open(&CALLER)?);
         Self { leader, follower, _registry: Some(registry) }.warmed_up()
     }
 
@@ -158,7 +155,7 @@ impl ConnectedPair {
 }
 
 /// From the word to the first until the last is done.
-pub(crate) fn run(pairs: &[ConnectedPair], rounds: u64) -> Result<Duration> {
+fn run(pairs: &[ConnectedPair], rounds: u64) -> Result<Duration> {
     let start = rt::now();
     for pair in pairs {
         pair.follower.begin(rounds)?;
@@ -189,6 +186,48 @@ struct AlonePair {
 impl Probe for AlonePair {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
         Ok(Sample::Total(run(&self.all[..1], rounds)?.mul_f64(self.times)))
+    }
+}
+
+/// Pairs of processes that have nothing of egret in between: a cache line each way in
+/// shared memory, and the kernel.
+pub(crate) struct Bare {
+    /// Who waits lets others run.
+    yielding: Vec<ConnectedPair>,
+    /// Who waits sleeps. These are the same processes.
+    sleeping: Vec<ConnectedPair>,
+}
+
+impl Bare {
+    /// Starts the processes, on any of these cores.
+    pub(crate) fn start(pairs: u32, cores: &[usize]) -> Result<Self> {
+        let (mut yielding, mut sleeping) = (Vec::new(), Vec::new());
+        for _ in 0..pairs {
+            let peer = || Ok::<_, anyhow::Error>(Rc::new(FollowerProcess::start_on(cores)?));
+            let (leads, follows) = (peer()?, peer()?);
+            yielding.push(pair(&leads, &follows, MachineLimit::SwitchYield)?);
+            sleeping.push(pair(&leads, &follows, MachineLimit::SwitchFutex)?);
+        }
+        Ok(Self { yielding, sleeping })
+    }
+}
+
+fn pair(
+    leads: &Rc<FollowerProcess>,
+    follows: &Rc<FollowerProcess>,
+    limit: MachineLimit,
+) -> Result<ConnectedPair> {
+    let plan = LimitPlan { key: limit.to_string(), bytes: limit.fixed_bytes().unwrap_or(0) };
+    let leader = leads.open(&LIMIT_LEADER, &plan, &[])?;
+    let follower = follows.open(&LIMIT, &plan, &leader.fds)?;
+    Ok(ConnectedPair { leader, follower, _registry: None })
+}
+
+impl Probe for Bare {
+    /// Both ways; the better one counts.
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        let yielding = run(&self.yielding, rounds)?;
+        Ok(Sample::Total(yielding.min(run(&self.sleeping, rounds)?)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The second process, seen from the first.
+//! The second process: what it can be told, and how the first process tells it.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -7,19 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::asking::RequestTask;
 use super::channel::Channel;
-use super::channels::ChannelPlan;
-use super::connect::CalleeKind;
-use super::duo::DuoPlan;
-use super::graph_trip::Trip;
 use super::machine::{self, BenchCores};
-use super::many::ManyPlan;
-use super::quiet::Quietness;
-use super::rmi_calls::Pooled;
-use super::still::Stillness;
 
 /// A process started from this executable, which follows where this one leads.
 ///
@@ -36,45 +28,61 @@ pub(crate) struct FollowerProcess {
 /// What the follower is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum PeerOrder {
-    /// Get ready for runs under this number.
-    Open { station: u32, opening: PeerTask },
+    /// Get ready for runs under this number: the name of a task, and its plan as JSON.
+    Open { station: u32, task: String, plan: String },
     /// Follow this many rounds.
     Run { station: u32, rounds: u64 },
     /// Forget this number.
     Close { station: u32 },
 }
 
-/// What the follower is to take part in.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum PeerTask {
-    /// A limit, by its key; its descriptors come along.
-    Limit { key: String, bytes: usize },
-    /// The same, as the one who leads; its descriptors come back.
-    LimitLeader { key: String, bytes: usize },
-    /// A socket for a limit, which comes back.
-    Socket,
-    /// Messages over a fabric.
-    Vi(DuoPlan),
-    /// The same, as the one who leads.
-    Leader(DuoPlan),
-    /// Connections over which nothing goes.
-    Idle(Stillness),
-    /// Active messages over a fabric.
-    Am(RequestTask),
-    /// Remote calls.
-    Calls(Pooled),
-    /// The same, as the one who calls.
-    Caller(Pooled),
-    /// Messages over a channel.
-    Channel(ChannelPlan),
-    /// Graphs over a fabric.
-    Graph(Trip),
-    /// Connections one of which is used at a time.
-    Many(ManyPlan),
-    /// Endpoints or channels over which nothing goes.
-    Quiet(Quietness),
-    /// Connections that are made and left.
-    Connect(CalleeKind),
+/// Something that the follower can take part in, by a plan. Each benchmark has its own; the
+/// second process finds them by their names.
+pub(crate) struct PeerTask<P> {
+    pub(crate) name: &'static str,
+    /// Makes the follower's half; the descriptors are those that came with the plan.
+    pub(crate) start: fn(P, Vec<OwnedFd>) -> Result<Box<dyn Follower>>,
+}
+
+/// A task, whatever its plan is.
+pub(crate) trait NamedTask {
+    fn name(&self) -> &'static str;
+
+    /// Makes the follower's half by a plan in JSON.
+    fn start(&self, plan: &str, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>>;
+}
+
+impl<P: DeserializeOwned> NamedTask for PeerTask<P> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn start(&self, plan: &str, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
+        (self.start)(serde_json::from_slice(plan.as_bytes())?, fds)
+    }
+}
+
+/// The follower's half of what is measured.
+pub(crate) trait Follower {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures>;
+
+    /// Where its nic is, if it has one.
+    fn host(&self) -> &str {
+        ""
+    }
+
+    /// Whether its nic has something to do between two runs.
+    fn needs_driving(&self) -> bool {
+        false
+    }
+
+    /// Does what its nic has to do by itself, if anything.
+    fn drive(&self) {}
+
+    /// What its other side needs, if that is not the first process.
+    fn fds(&mut self) -> Vec<OwnedFd> {
+        Vec::new()
+    }
 }
 
 /// What the follower says to an order, except to `Close`.
@@ -139,11 +147,26 @@ impl FollowerProcess {
         Ok(Self { child, channel, stations: Cell::new(0) })
     }
 
-    /// Makes the follower ready for `opening`.
-    pub(crate) fn open(self: &Rc<Self>, opening: PeerTask, fds: &[OwnedFd]) -> Result<PeerStation> {
+    /// Makes the follower ready for a task.
+    pub(crate) fn open<P: Serialize>(
+        self: &Rc<Self>,
+        task: &PeerTask<P>,
+        plan: &P,
+        fds: &[OwnedFd],
+    ) -> Result<PeerStation> {
+        self.open_named(task.name, serde_json::to_string(plan)?, fds)
+    }
+
+    fn open_named(
+        self: &Rc<Self>,
+        task: &str,
+        plan: String,
+        fds: &[OwnedFd],
+    ) -> Result<PeerStation> {
         let number = self.stations.get();
         self.stations.set(number + 1);
-        self.channel.send(&PeerOrder::Open { station: number, opening }, fds)?;
+        let order = PeerOrder::Open { station: number, task: task.to_owned(), plan };
+        self.channel.send(&order, fds)?;
         match self.reply()? {
             (PeerReply::Open(host), fds) => {
                 Ok(PeerStation { peer: Rc::clone(self), number, host, fds })
@@ -221,3 +244,5 @@ impl Drop for PeerStation {
 
 /// How long either side follows or leads one run before it gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks of a side that is done.
+pub(crate) const DRIVEN: Duration = Duration::from_micros(500);

@@ -12,9 +12,9 @@ use egret::rt;
 use super::Suite;
 use super::args::Common;
 use super::machine::{self, BenchCores};
-use super::measure::{Against, Case, Probe, Unit};
+use super::measure::{Against, Case, Probe};
 use super::probe::Batches;
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
 
 /// What a buffer of a pool costs, beside malloc and free.
 ///

@@ -1,14 +1,16 @@
 //! The limits as things to measure.
 
+use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::limit::{LimitEnd, LimitTime, MachineLimit};
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 use super::measure::{Against, Further, Probe, Sample};
-use super::peer::{FollowerProcess, PATIENCE, PeerStation, PeerTask};
+use super::peer::{Follower, FollowerProcess, PATIENCE, PeerFigures, PeerStation, PeerTask};
 use super::report::Of;
 use super::space;
 
@@ -34,7 +36,7 @@ impl Linked {
         limit: MachineLimit,
         bytes: usize,
     ) -> Result<Self> {
-        let mut theirs = peer.open(PeerTask::Socket, &[])?;
+        let mut theirs = peer.open(&SOCKET, &(), &[])?;
         let far = theirs.fds.pop().context("a socket comes back")?;
         let made = limit.prepare_over(bytes, [space::bind()?, far.into()])?;
         Self::over(peer, limit, bytes, made)
@@ -46,8 +48,8 @@ impl Linked {
         bytes: usize,
         (end, fds): (LimitEnd, Vec<OwnedFd>),
     ) -> Result<Self> {
-        let opening = PeerTask::Limit { key: limit.to_string(), bytes };
-        Ok(Self { end, station: peer.open(opening, &fds)? })
+        let plan = LimitPlan { key: limit.to_string(), bytes };
+        Ok(Self { end, station: peer.open(&LIMIT, &plan, &fds)? })
     }
 }
 
@@ -61,6 +63,68 @@ impl Probe for Linked {
                 Sample::Arrived { took, arrived: messages as f64, bytes }
             }
         })
+    }
+}
+
+/// A limit for the second process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LimitPlan {
+    /// The name of a [`MachineLimit`].
+    pub(crate) key: String,
+    pub(crate) bytes: usize,
+}
+
+/// The one who follows a limit, in the second process; its descriptors come along.
+pub(crate) const LIMIT: PeerTask<LimitPlan> = PeerTask {
+    name: "limit",
+    start: |plan, fds| Ok(Box::new(plan.key.parse::<MachineLimit>()?.join(plan.bytes, fds)?)),
+};
+
+impl Follower for LimitEnd {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+        Self::follow(self, rounds, PATIENCE)?;
+        Ok(PeerFigures::new())
+    }
+}
+
+/// The one who leads, for somebody else than the first process; its descriptors come back.
+pub(crate) const LIMIT_LEADER: PeerTask<LimitPlan> = PeerTask {
+    name: "limit-leader",
+    start: |plan, _| {
+        let (end, fds) = plan.key.parse::<MachineLimit>()?.prepare(plan.bytes)?;
+        Ok(Box::new(LimitLeader { end, fds }))
+    },
+};
+
+struct LimitLeader {
+    end: LimitEnd,
+    fds: Vec<OwnedFd>,
+}
+
+impl Follower for LimitLeader {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+        self.end.lead(rounds, PATIENCE)?;
+        Ok(PeerFigures::new())
+    }
+
+    fn fds(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.fds)
+    }
+}
+
+/// A socket of the second process for a limit, which comes back.
+pub(crate) const SOCKET: PeerTask<()> =
+    PeerTask { name: "socket", start: |(), _| Ok(Box::new(Bound(Some(space::bind()?)))) };
+
+struct Bound(Option<UdpSocket>);
+
+impl Follower for Bound {
+    fn follow(&mut self, _: u64) -> Result<PeerFigures> {
+        Ok(PeerFigures::new())
+    }
+
+    fn fds(&mut self) -> Vec<OwnedFd> {
+        self.0.take().map(OwnedFd::from).into_iter().collect()
     }
 }
 

@@ -12,9 +12,9 @@ use egret::link::Links;
 use egret::vi::NicOptions;
 use serde::{Deserialize, Serialize};
 
-use super::asking::{links, said};
 use super::duo::WaitMode;
-use super::peer::PeerFigures;
+use super::links;
+use super::peer::{Follower, PeerFigures, PeerTask};
 use super::side::PATIENCE;
 use super::still::resident;
 
@@ -38,9 +38,12 @@ pub(crate) enum QuietKind {
     Channels,
 }
 
+/// Endpoints or channels over which nothing goes, in a second process.
+pub(crate) const QUIET: PeerTask<Quietness> =
+    PeerTask { name: "quiet", start: |plan, _| Ok(Box::new(Quiet::new(plan)?)) };
+
 /// The process.
-#[derive(Debug)]
-pub(crate) struct Quiet {
+struct Quiet {
     links: Links,
     kind: QuietKind,
     /// Where to map and to write; at the other side it is mapped and read.
@@ -56,10 +59,10 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    pub(crate) fn new(plan: Quietness) -> Result<Self> {
+    fn new(plan: Quietness) -> Result<Self> {
         let host = if plan.to.is_some() { format!("{}-maps", plan.host) } else { plan.host };
         let nic = NicOptions::new(&host).wait(plan.wait.of_nic());
-        let links = links(Fabrics::default().open(&plan.fabric, nic)?)?;
+        let links = links::open(Fabrics::default().open(&plan.fabric, nic)?)?;
         let listener = links.listen(NAME, BACKLOG)?;
         Ok(Self {
             links,
@@ -75,13 +78,39 @@ impl Quiet {
         })
     }
 
-    /// Where the other one finds it.
-    pub(crate) fn host(&self) -> &str {
+    fn register(&self, endpoint: &Endpoint) -> Result<()> {
+        let settled = Arc::clone(&self.settled);
+        endpoint.on(SETTLE, move |request| {
+            settled.fetch_add(1, Ordering::Relaxed);
+            request.reply(&[]);
+        });
+        Ok(endpoint.register(&name(self.endpoints.len()))?)
+    }
+
+    fn map(&mut self, endpoint: &Endpoint, host: &str) -> Result<()> {
+        let to = EndpointName::new(host, &name(self.endpoints.len()), 0);
+        let remote = endpoint.wait_map(&to, PATIENCE).context("mapping an endpoint")?;
+        self.remotes.push(remote);
+        Ok(())
+    }
+
+    /// Serves until the other one has what it wants.
+    fn serve(&mut self) -> Result<()> {
+        self.runs += 1;
+        let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
+        ensure!(self.links.drive(PATIENCE, is_done), "nobody maps for too long");
+        links::finish(&self.links);
+        Ok(())
+    }
+}
+
+impl Follower for Quiet {
+    fn host(&self) -> &str {
         self.links.host()
     }
 
     /// Has so many of its kind, and one endpoint in any case; says what is resident.
-    pub(crate) fn follow(&mut self, number: u64) -> Result<PeerFigures> {
+    fn follow(&mut self, number: u64) -> Result<PeerFigures> {
         let number = usize::try_from(number)?;
         let (endpoints, channels) = match self.kind {
             QuietKind::Endpoints => (number, 0),
@@ -107,31 +136,6 @@ impl Quiet {
             Some(first) => drop(first.wait_call(SETTLE, PATIENCE)?),
         }
         Ok(vec![resident("Rss:")?])
-    }
-
-    fn register(&self, endpoint: &Endpoint) -> Result<()> {
-        let settled = Arc::clone(&self.settled);
-        endpoint.on(SETTLE, move |request| {
-            settled.fetch_add(1, Ordering::Relaxed);
-            request.reply(&[]);
-        });
-        Ok(endpoint.register(&name(self.endpoints.len()))?)
-    }
-
-    fn map(&mut self, endpoint: &Endpoint, host: &str) -> Result<()> {
-        let to = EndpointName::new(host, &name(self.endpoints.len()), 0);
-        let remote = endpoint.wait_map(&to, PATIENCE).context("mapping an endpoint")?;
-        self.remotes.push(remote);
-        Ok(())
-    }
-
-    /// Serves until the other one has what it wants.
-    fn serve(&mut self) -> Result<()> {
-        self.runs += 1;
-        let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
-        ensure!(self.links.drive(PATIENCE, is_done), "nobody maps for too long");
-        said(&self.links);
-        Ok(())
     }
 }
 

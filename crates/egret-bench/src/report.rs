@@ -2,8 +2,6 @@
 
 use serde::{Serialize, Serializer};
 
-use super::measure::Unit;
-
 /// One line of a report. The field names are a contract: fields are added,
 /// never renamed, and stand in this order in JSON.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -147,6 +145,23 @@ pub(crate) enum Of {
     Plain,
     /// The cipher alone.
     Aead,
+}
+
+/// What is reported about a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Nanoseconds an operation: less is better.
+    Nanos,
+    /// Millions of payload bytes a second: more is better.
+    Megabytes,
+    /// Messages a second: more is better.
+    Messages,
+    /// Nanoseconds of a whole run: less is better.
+    Run,
+    /// Bytes of memory: less is better.
+    Bytes,
+    /// Part of the time of one core: less is better.
+    Cpu,
 }
 
 /// What one run, or the median of several, came to.

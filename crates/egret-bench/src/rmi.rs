@@ -10,17 +10,18 @@ use egret::rt;
 use egret::wire::Reader;
 
 use super::args::{self, Common};
-use super::asking::{self, RequestSender, RequestTask};
+use super::asking::RequestSender;
 use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
 use super::machine;
-use super::measure::{Against, Case, Further, Probe, Unit};
+use super::measure::{Against, Case, Further, Probe};
 use super::peer::FollowerProcess;
 use super::probe::{Linked, with, with_slot};
-use super::report::{Of, ReportColumn, ReportLine};
+use super::report::{Of, ReportColumn, ReportLine, Unit};
 use super::rmi_calls::{CallsInFlight, MeasuredCall, OneByOne, RmiNodes, StubMemory};
 use super::rmi_crowd::{BEHIND_MAX, CallBehindBlocked, Crossing, Crowd, MethodWork, WorkAlone};
 use super::rmi_limit::WithTree;
 use super::serialize;
+use super::served::{RequestMeasure, RequestTask};
 use super::side::Mode;
 use super::{Suite, am};
 
@@ -299,8 +300,7 @@ fn with_am(
     };
     if bytes > 0 {
         let (words, copied) = if bytes <= 8 { (1, 0) } else { (0, bytes) };
-        let (what, fabric, host) =
-            (asking::RequestMeasure::Marked, fabric.to_owned(), am::host("am"));
+        let (what, fabric, host) = (RequestMeasure::Marked, fabric.to_owned(), am::host("am"));
         let task = RequestTask { fabric, wait, what, words, bytes: 0, copied, window: 1, host };
         further
             .push(Further { of: Of::Am, probe: Some(Box::new(RequestSender::new(peer, task)?)) });

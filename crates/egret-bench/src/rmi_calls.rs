@@ -17,10 +17,10 @@ use egret::rt;
 use egret::vi::Secret;
 use serde::{Deserialize, Serialize};
 
-use super::asking::said;
 use super::duo::WaitMode;
+use super::links;
 use super::measure::{Probe, Sample};
-use super::peer::{FollowerProcess, PeerStation, PeerTask};
+use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
 use super::rmi_limit::tree_bytes;
 use super::rmi_object::{BenchObjectStub, Looks, is_right};
 use super::serialize_values::{self as values, nodes};
@@ -107,7 +107,7 @@ pub(crate) struct RmiNodes {
 impl RmiNodes {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, fabric: &str, wait: WaitMode) -> Result<Self> {
         let (registry, pooled) = Pooled::new(fabric, wait)?;
-        let station = peer.open(PeerTask::Calls(pooled.clone()), &[])?;
+        let station = peer.open(&CALLED, &pooled, &[])?;
         let node = pooled.join()?;
         let stub: BenchObjectStub = node.lookup(NAME, PATIENCE)?;
         let called_back = node.export(Looks::new(&node))?;
@@ -143,7 +143,7 @@ impl RmiNodes {
         self.station.run(0, || {
             let sample = lead(&mut self.round.borrow_mut());
             let settled = self.stub.settle();
-            self.node.links().iter().for_each(|(_, links)| said(links));
+            self.node.links().iter().for_each(|(_, links)| links::finish(links));
             settled?;
             sample
         })
@@ -350,9 +350,12 @@ impl Probe for CallsInFlight {
     }
 }
 
+/// The one that is called, in the second process.
+pub(crate) const CALLED: PeerTask<Pooled> =
+    PeerTask { name: "called", start: |pooled, _| Ok(Box::new(CalledOn::new(&pooled)?)) };
+
 /// The one that is called.
-#[derive(Debug)]
-pub(crate) struct CalledOn {
+struct CalledOn {
     _exported: Exported,
     node: Node,
     settled: Arc<AtomicU64>,
@@ -360,7 +363,7 @@ pub(crate) struct CalledOn {
 }
 
 impl CalledOn {
-    pub(crate) fn new(pooled: &Pooled) -> Result<Self> {
+    fn new(pooled: &Pooled) -> Result<Self> {
         let node = pooled.join()?;
         let object = Looks::new(&node);
         let settled = Arc::clone(&object.settled);
@@ -368,36 +371,44 @@ impl CalledOn {
         exported.bind(NAME)?;
         Ok(Self { _exported: exported, node, settled, runs: 0 })
     }
+}
 
+impl Follower for CalledOn {
     /// Serves until the other side is done.
-    pub(crate) fn serve(&mut self) -> Result<()> {
+    fn follow(&mut self, _: u64) -> Result<PeerFigures> {
         self.runs += 1;
         let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
         ensure!(self.node.serve(PATIENCE, is_done), "nobody called for too long");
-        self.node.links().iter().for_each(|(_, links)| said(links));
-        Ok(())
+        self.node.links().iter().for_each(|(_, links)| links::finish(links));
+        Ok(PeerFigures::new())
     }
 }
 
+/// The one who calls, for pairs that this process only starts.
+pub(crate) const CALLER: PeerTask<Pooled> =
+    PeerTask { name: "caller", start: |pooled, _| Ok(Box::new(CallerProcess::new(&pooled)?)) };
+
 /// The one who calls, in a process of its own.
-#[derive(Debug)]
-pub(crate) struct CallerProcess {
+struct CallerProcess {
     stub: BenchObjectStub,
     _node: Node,
 }
 
 impl CallerProcess {
-    pub(crate) fn new(pooled: &Pooled) -> Result<Self> {
+    fn new(pooled: &Pooled) -> Result<Self> {
         let node = pooled.join()?;
         Ok(Self { stub: node.lookup(NAME, PATIENCE)?, _node: node })
     }
+}
 
+impl Follower for CallerProcess {
     /// Calls a plain method so often, and says that it has.
-    pub(crate) fn call(&self, rounds: u64) -> Result<()> {
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         for _ in 0..rounds {
             self.stub.plain()?;
         }
-        Ok(self.stub.settle()?)
+        self.stub.settle()?;
+        Ok(PeerFigures::new())
     }
 }
 

@@ -12,9 +12,9 @@ use egret::wire::{Bulk, FromWire, IN_PLACE_BYTES, Reader, Wire, Writer};
 use super::Suite;
 use super::args::Common;
 use super::machine::{self, BenchCores};
-use super::measure::{Against, Case, Probe, Unit};
+use super::measure::{Against, Case, Probe};
 use super::probe::Batches;
-use super::report::{ReportColumn, ReportLine};
+use super::report::{ReportColumn, ReportLine, Unit};
 use super::serialize_values::{Complex, graph, items, leaves, nodes};
 
 /// What objects in streams cost, beside memcpy and clone.

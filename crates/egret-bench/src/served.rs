@@ -9,17 +9,56 @@ use egret::buf::Pool;
 use egret::fabric::Fabrics;
 use egret::link::Links;
 use egret::vi::NicOptions;
+use serde::{Deserialize, Serialize};
 
-use super::asking::{
-    DATA, ECHO, ECHO_BYTES, HOLD, IS_HELD, MARK, NAME, RELEASE, ROOM, RequestTask, SETTLE, TAKE,
-    links, marked, said,
-};
+use super::duo::WaitMode;
+use super::links;
+use super::peer::{Follower, PeerFigures, PeerTask};
 use super::side::{PATIENCE, mark};
+
+/// What the two do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RequestTask {
+    pub(crate) fabric: String,
+    pub(crate) wait: WaitMode,
+    pub(crate) what: RequestMeasure,
+    /// Words of each message.
+    pub(crate) words: usize,
+    /// Bytes of data of each message.
+    pub(crate) bytes: usize,
+    /// Bytes that are copied of each message.
+    pub(crate) copied: usize,
+    /// Messages with data under way at once.
+    pub(crate) window: usize,
+    /// What the nic of the one that serves is opened with.
+    pub(crate) host: String,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RequestMeasure {
+    /// Short requests, each answered.
+    Requests,
+    /// Short messages one way.
+    OneWay,
+    /// Data one way.
+    Data,
+    /// Requests with bytes that are copied, or with a word if there are none, each answered by one: what a remote call
+    /// with small arguments sends.
+    Marked,
+    /// Requests with bytes that are copied, each answered, while data goes the same way if
+    /// there is any.
+    Medium,
+}
+
+/// The one that serves, in the second process.
+pub(crate) const REQUESTS: PeerTask<RequestTask> =
+    PeerTask { name: "requests", start: |task, _| Ok(Box::new(RequestServer::new(&task)?)) };
 
 /// The one that serves.
 #[derive(Debug)]
 pub(crate) struct RequestServer {
-    pub(super) links: Links,
+    pub(crate) links: Links,
     endpoint: Endpoint,
     tally: Arc<RequestTally>,
     settled: u64,
@@ -59,13 +98,13 @@ impl RequestTally {
 }
 
 impl RequestServer {
-    pub(crate) fn new(task: &RequestTask) -> Result<Self> {
+    fn new(task: &RequestTask) -> Result<Self> {
         let nic = NicOptions::new(&task.host).wait(task.wait.of_nic());
         let nic = Fabrics::default().open(&task.fabric, nic)?;
-        Self::over(links(nic)?, task)
+        Self::over(links::open(nic)?, task)
     }
 
-    pub(super) fn over(links: Links, task: &RequestTask) -> Result<Self> {
+    pub(crate) fn over(links: Links, task: &RequestTask) -> Result<Self> {
         let endpoint = links.bundle().register(NAME, 0)?;
         let tally = Arc::new(RequestTally::default());
         if task.bytes > 0 {
@@ -129,22 +168,8 @@ impl RequestServer {
         self.endpoint.on(number, move |request| handler(&tally, request));
     }
 
-    /// Where the one that asks finds it.
-    pub(crate) fn host(&self) -> &str {
-        self.links.host()
-    }
-
-    /// Serves until the other side is done.
-    pub(crate) fn serve(&mut self) -> Result<()> {
-        self.settled += 1;
-        let is_done = || self.tally.settled.load(Ordering::Relaxed) >= self.settled;
-        ensure!(self.links.drive(PATIENCE, is_done), "nobody asked for too long");
-        said(&self.links);
-        self.check()
-    }
-
     /// Whether everything came whole, and data in the buffers that were supplied.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let damaged = self.tally.damaged.load(Ordering::Relaxed);
         ensure!(damaged == 0, "{damaged} messages arrived damaged");
         // Of those that come while this side does not run there may be more than buffers.
@@ -154,11 +179,53 @@ impl RequestServer {
     }
 }
 
+impl Follower for RequestServer {
+    /// Serves until the other side is done.
+    fn follow(&mut self, _: u64) -> Result<PeerFigures> {
+        self.settled += 1;
+        let is_done = || self.tally.settled.load(Ordering::Relaxed) >= self.settled;
+        ensure!(self.links.drive(PATIENCE, is_done), "nobody asked for too long");
+        links::finish(&self.links);
+        self.check()?;
+        Ok(PeerFigures::new())
+    }
+
+    fn host(&self) -> &str {
+        self.links.host()
+    }
+}
+
+/// By what a message is known.
+pub(crate) fn marked(words: &[u64], bytes: &[u8]) -> u64 {
+    words.first().copied().or_else(|| bytes.last().map(|byte| (*byte).into())).unwrap_or_default()
+}
+
 #[inline]
 fn are_right(have: &[u64], words: usize, round: u64) -> bool {
     have.len() == words && [have.first(), have.last()].iter().flatten().all(|end| **end == round)
 }
 
+/// The endpoint of the one that serves.
+pub(crate) const NAME: &str = "bench";
+/// Answers with as many words.
+pub(crate) const ECHO: u8 = 0;
+/// Takes words.
+pub(crate) const TAKE: u8 = 1;
+/// Takes data.
+pub(crate) const DATA: u8 = 2;
+/// Answers.
+pub(crate) const ROOM: u8 = 4;
+/// Answers with the same bytes.
+pub(crate) const ECHO_BYTES: u8 = 5;
+pub(crate) const MARK: u8 = 12;
+/// Is not answered before [`RELEASE`] comes.
+pub(crate) const HOLD: u8 = 6;
+/// Says whether there is a request that is not answered.
+pub(crate) const IS_HELD: u8 = 7;
+pub(crate) const RELEASE: u8 = 8;
+/// Hears that a run of so many messages is over, and says how many came in all: it is asked again
+/// until they are as many.
+pub(crate) const SETTLE: u8 = 3;
 /// Of an answer: no handler, but whoever waits for it.
 const THE_CALL: u8 = 255;
 /// Most words of a short message.

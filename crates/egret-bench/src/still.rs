@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::duo::{WaitMode, options};
-use super::peer::PeerFigures;
+use super::peer::{Follower, PeerFigures, PeerTask};
 use super::side::{PATIENCE, have_said};
 
 /// What is looked at.
@@ -35,9 +35,12 @@ pub(crate) struct Stillness {
     pub(crate) to: Option<String>,
 }
 
+/// Connections over which nothing goes, in a second process.
+pub(crate) const STILL: PeerTask<Stillness> =
+    PeerTask { name: "still", start: |plan, _| Ok(Box::new(Still::new(plan)?)) };
+
 /// The process.
-#[derive(Debug)]
-pub(crate) struct Still {
+struct Still {
     plan: Stillness,
     nic: Nic,
     listener: Option<Listener>,
@@ -45,7 +48,7 @@ pub(crate) struct Still {
 }
 
 impl Still {
-    pub(crate) fn new(plan: Stillness) -> Result<Self> {
+    fn new(plan: Stillness) -> Result<Self> {
         let dials = plan.to.is_some();
         let host = if dials { format!("{}-dials", plan.host) } else { plan.host.clone() };
         let options_of_nic = NicOptions::new(&host).wait(plan.wait.of_nic());
@@ -53,29 +56,6 @@ impl Still {
         let listen = |nic: &Nic| nic.listen(SERVICE, 0, &options(nic));
         let listener = (!dials).then(|| listen(&nic)).transpose()?;
         Ok(Self { plan, nic, listener, open: Vec::new() })
-    }
-
-    /// Where the other one finds it.
-    pub(crate) fn host(&self) -> &str {
-        self.nic.host()
-    }
-
-    /// Memory: has so many connections open, and says what is resident.
-    /// CPU: connects, or waits so many milliseconds and says what part of them
-    /// it used.
-    pub(crate) fn follow(&mut self, number: u64) -> Result<PeerFigures> {
-        match self.plan.what {
-            StillMeasure::Cpu { .. } if !self.open.is_empty() => {
-                Ok(vec![wait(&self.open[0], Duration::from_millis(number))?])
-            }
-            _ => {
-                while (self.open.len() as u64) < number {
-                    self.open_one()?;
-                }
-                let both = matches!(self.plan.what, StillMeasure::Memory { both: true, .. });
-                Ok(vec![if both { shared_out()? } else { resident("Rss:")? }])
-            }
-        }
     }
 
     fn open_one(&mut self) -> Result<()> {
@@ -96,6 +76,30 @@ impl Still {
         }
         self.open.push(vi);
         Ok(())
+    }
+}
+
+impl Follower for Still {
+    fn host(&self) -> &str {
+        self.nic.host()
+    }
+
+    /// Memory: has so many connections open, and says what is resident.
+    /// CPU: connects, or waits so many milliseconds and says what part of them
+    /// it used.
+    fn follow(&mut self, number: u64) -> Result<PeerFigures> {
+        match self.plan.what {
+            StillMeasure::Cpu { .. } if !self.open.is_empty() => {
+                Ok(vec![wait(&self.open[0], Duration::from_millis(number))?])
+            }
+            _ => {
+                while (self.open.len() as u64) < number {
+                    self.open_one()?;
+                }
+                let both = matches!(self.plan.what, StillMeasure::Memory { both: true, .. });
+                Ok(vec![if both { shared_out()? } else { resident("Rss:")? }])
+            }
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use egret::link::Links;
 use egret::rt;
 use egret::vi::NicOptions;
 
-use super::asking::{ECHO, HOLD, IS_HELD, NAME, RELEASE, RequestTask, SETTLE, links};
+use super::links;
 use super::peer::PeerStation;
+use super::served::{ECHO, HOLD, IS_HELD, NAME, RELEASE, RequestTask, SETTLE};
 use super::side::PATIENCE;
 
 /// Threads that send requests, all over one nic, and the processes that answer.
@@ -62,7 +63,7 @@ impl RequestThreads {
         threads: usize,
     ) -> Result<Self> {
         let nic = NicOptions::new(&format!("{}-requests", task.host)).wait(task.wait.of_nic());
-        let links = links(Fabrics::default().open(&task.fabric, nic)?)?;
+        let links = links::open(Fabrics::default().open(&task.fabric, nic)?)?;
         for station in &stations {
             station.begin(0)?;
         }

@@ -9,13 +9,13 @@ use clap::ValueEnum;
 use super::Suite;
 use super::am::host;
 use super::args::{Common, between_processes};
-use super::asking::{RequestMeasure, RequestTask};
 use super::duo::{Trusting, WaitMode};
 use super::machine::{self, BenchCores};
-use super::measure::{Against, Case, Further, Probe, Sample, Unit};
-use super::peer::{FollowerProcess, PeerTask};
+use super::measure::{Against, Case, Further, Probe, Sample};
+use super::peer::FollowerProcess;
 use super::probe::with_slot;
-use super::report::{Of, ReportColumn, ReportLine};
+use super::report::{Of, ReportColumn, ReportLine, Unit};
+use super::served::{REQUESTS, RequestMeasure, RequestTask};
 use super::side::Mode;
 use super::team::RequestThreads;
 use super::vi;
@@ -140,7 +140,7 @@ fn team(
     };
     let servers = if peers == ThreadPeers::Same { 1 } else { threads };
     let start =
-        |_| Rc::new(FollowerProcess::start_on(core)?).open(PeerTask::Am(task(host("serves"))), &[]);
+        |_| Rc::new(FollowerProcess::start_on(core)?).open(&REQUESTS, &task(host("serves")), &[]);
     let stations = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
     RequestThreads::new(&task(host("team")), stations, threads as usize)
 }

@@ -12,13 +12,12 @@ use super::args::{Common, SIM, UDP, UDP_DATAGRAMS, Usage, fabric_or_datagrams};
 use super::datagrams::CountedDatagrams;
 use super::duo::{Answers, DuoPlan, Encrypting, Led, Trusting, WaitMode};
 use super::machine;
-use super::measure::{Against, Case, Further, Probe, Sample, Unit};
+use super::measure::{Against, Case, Further, Probe, Sample};
 use super::peer::FollowerProcess;
 use super::probe::{Linked, with, with_slot};
-use super::report::{Of, ReportLine};
+use super::report::{Of, ReportColumn, ReportLine, Unit};
 use super::side::{BenchConnection, Mode, connected};
 use super::space::{self, REACHABLE, Spaces};
-use super::vi_columns::{Also, columns};
 
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
@@ -190,7 +189,50 @@ fn is_split(fabric: &str, encrypt: Option<Encrypting>) -> bool {
     encrypt == Some(Encrypting::On) && [TCP, UDP].contains(&fabric)
 }
 
-/// What the report tells beside subject and limit.
+/// What a report tells beside subject and limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Also {
+    /// The bare memory that is shared, of latencies.
+    Slot,
+    /// What is lost.
+    Lost,
+    /// What encryption costs.
+    Encryption,
+}
+
+/// The columns for people. There is one report in a process, which keeps them.
+fn columns(what: MessageMeasure, also: Also) -> &'static [ReportColumn] {
+    let (subject, limit) = match what {
+        MessageMeasure::Latency => {
+            (&[ReportColumn::P50, ReportColumn::P99][..], ReportColumn::LIMIT_NS)
+        }
+        MessageMeasure::Bandwidth => (&[ReportColumn::MB_S][..], ReportColumn::LIMIT_MB_S),
+        MessageMeasure::Rate => (&[ReportColumn::MSG_S][..], ReportColumn::LIMIT_MSG_S),
+    };
+    let lost = if also == Also::Lost { &[ReportColumn::LOST][..] } else { &[] };
+    let further = match (also, what) {
+        (Also::Slot, MessageMeasure::Latency) => &[ReportColumn::OF_SLOT][..],
+        (Also::Encryption, MessageMeasure::Rate) => &[ReportColumn::OF_PLAIN],
+        (Also::Encryption, _) => &[
+            ReportColumn::OF_PLAIN,
+            ReportColumn::OF_AEAD,
+            ReportColumn::OF_SLOWER,
+            ReportColumn::OF_BOTH,
+        ],
+        (Also::Slot | Also::Lost, _) => &[],
+    };
+    let against = [ReportColumn::LIMIT, limit, ReportColumn::RATIO];
+    let all = [
+        &[ReportColumn::SIZE, ReportColumn::MODE],
+        subject,
+        lost,
+        &against,
+        further,
+        &[ReportColumn::SPREAD],
+    ];
+    all.concat().leak()
+}
+
 fn also(fabric: &str, encrypt: Option<Encrypting>) -> Also {
     match fabric {
         UDP_DATAGRAMS => Also::Lost,
