@@ -15,7 +15,7 @@ const ITEMS_MAX: usize = 300;
 /// Enums that are errors. `GivenBack` carries one of them with what is given back.
 const ERRORS_MAX: usize = 15;
 /// The crates whose items programs name.
-const CRATES: [&str; 4] = [
+pub(crate) const CRATES: [&str; 4] = [
     "crates/egret/src/",
     "crates/egret-net/src/",
     "crates/egret-node/src/",
@@ -55,7 +55,7 @@ fn above(repo: &Repo, items_max: usize, errors_max: usize) -> Vec<Finding> {
 }
 
 /// The modules in files of their own that this file hides, as paths without an ending.
-fn hidden_modules(path: &str, text: &str) -> Vec<String> {
+pub(crate) fn hidden_modules(path: &str, text: &str) -> Vec<String> {
     let folder = match path.rsplit_once('/') {
         Some((folder, "mod.rs" | "lib.rs")) => folder,
         _ => path.trim_end_matches(".rs"),
@@ -65,7 +65,7 @@ fn hidden_modules(path: &str, text: &str) -> Vec<String> {
 }
 
 /// Whether the file is the module's or that of a module in it.
-fn is_in(path: &str, module: &str) -> bool {
+pub(crate) fn is_in(path: &str, module: &str) -> bool {
     path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 

@@ -13,6 +13,7 @@ mod cycles;
 mod deadlines;
 mod docs;
 mod errors;
+mod examples;
 mod kinds;
 mod layers;
 mod manifest;
@@ -36,6 +37,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("ceilings", ceilings::check),
     ("cycles", cycles::check),
     ("errors", errors::check),
+    ("examples", examples::check),
     ("names", names::check),
     ("deadlines", deadlines::check),
     ("docs", docs::check),

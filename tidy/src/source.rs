@@ -155,6 +155,8 @@ pub(crate) struct Item<'a> {
     pub(crate) is_public: bool,
     /// The attributes above it, as one text.
     pub(crate) attributes: String,
+    /// The documentation above it, without its slashes.
+    pub(crate) docs: String,
 }
 
 impl Item<'_> {
@@ -183,6 +185,7 @@ impl Item<'_> {
 /// The items that a file formatted by rustfmt defines, but for those in modules for tests.
 pub(crate) fn items(text: &str) -> impl Iterator<Item = Item<'_>> {
     let (mut found, mut attributes, mut skipped) = (Vec::new(), String::new(), None);
+    let mut docs = String::new();
     let (mut in_literal, mut is_open) = (false, false);
     for (index, line) in text.lines().enumerate() {
         let trimmed = line.trim_start();
@@ -203,6 +206,7 @@ pub(crate) fn items(text: &str) -> impl Iterator<Item = Item<'_>> {
                 line: index + 1,
                 indent,
                 attributes: std::mem::take(&mut attributes),
+                docs: std::mem::take(&mut docs),
                 ..item
             };
             if item.kind == "mod"
@@ -213,8 +217,12 @@ pub(crate) fn items(text: &str) -> impl Iterator<Item = Item<'_>> {
             } else {
                 found.push(item);
             }
+        } else if let Some(line) = trimmed.strip_prefix("///") {
+            docs.push_str(line);
+            docs.push('\n');
         } else if !trimmed.starts_with("//") {
             attributes.clear();
+            docs.clear();
             in_literal = trimmed.contains("r#\"") && !trimmed.contains("\"#");
         }
     }
@@ -231,10 +239,10 @@ fn item(line: &str) -> Option<Item<'_>> {
     loop {
         let (word, after) = rest.split_once(' ')?;
         match word {
-            "struct" | "enum" | "trait" | "union" | "type" | "fn" | "mod" => {
+            "struct" | "enum" | "trait" | "union" | "type" | "fn" | "mod" | "macro_rules!" => {
                 let end = after.find(|c| !is_word(c)).unwrap_or(after.len());
                 let name = &after[..end];
-                let attributes = String::new();
+                let (attributes, docs) = (String::new(), String::new());
                 return (!name.is_empty()).then_some(Item {
                     line: 0,
                     indent: 0,
@@ -242,6 +250,7 @@ fn item(line: &str) -> Option<Item<'_>> {
                     name,
                     is_public,
                     attributes,
+                    docs,
                 });
             }
             "const" | "unsafe" | "async" | "extern" => rest = after,

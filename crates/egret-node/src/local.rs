@@ -1,4 +1,4 @@
-//! The nodes of a pool in one process: for tests, examples and first programs.
+//! The nodes of a pool in one process: for tests, examples and first programs. [`pool`] has an example.
 
 use std::ops::Deref;
 

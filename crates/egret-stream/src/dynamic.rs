@@ -126,6 +126,16 @@ static ADDED: RwLock<Vec<DynamicEntry>> = RwLock::new(Vec::new());
 
 /// Makes a type known at run time: `add(entry!(Square as dyn Shape))`. Types that
 /// [`register!`](crate::register!) names are known from the start.
+///
+/// ```
+/// # use egret_stream::{Dynamic, Wire, dynamic::add, entry};
+/// # trait Shape: Dynamic {}
+/// # egret_stream::dynamic!(Shape);
+/// # #[derive(Wire)]
+/// # struct Square(f64);
+/// # impl Shape for Square {}
+/// add(entry!(Square as dyn Shape));
+/// ```
 pub fn add(entry: DynamicEntry) {
     ADDED.write().unwrap_or_else(PoisonError::into_inner).push(entry);
 }
@@ -145,6 +155,27 @@ fn find(mut is_it: impl FnMut(&DynamicEntry) -> bool) -> Option<DynamicEntry> {
 /// the number alone; the explanation crosses the connection once, ahead of the
 /// first message that needs it: [`news`](Self::news) at the sender, and
 /// [`learn`](Self::learn) at the receiver.
+///
+/// ```
+/// # use egret_stream::{Dynamic, Names, Reader, Wire, Writer, dynamic, register};
+/// # trait Shape: Dynamic {}
+/// # dynamic!(Shape);
+/// # #[derive(Wire)]
+/// # struct Square(f64);
+/// # impl Shape for Square {}
+/// # register!(Square as dyn Shape);
+/// let shape: Box<dyn Shape> = Box::new(Square(2.0));
+/// let mut writer = Writer::new().with_names(Names::new());
+/// writer.write(&shape)?;
+/// let message = writer.to_vec();
+/// let news = writer.take_names().and_then(|mut names| names.news());
+///
+/// let mut known = Names::new();
+/// known.learn(&news.expect("a type that the reader does not know yet"))?;
+/// let back: Box<dyn Shape> = Reader::new(&message).with_names(known).read()?;
+/// # let _ = back;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Names {
     known: Vec<KnownType>,
@@ -398,6 +429,7 @@ macro_rules! dynamic {
 }
 
 /// An [`DynamicEntry`] for a type and a trait: `entry!(Square as dyn Shape)`.
+/// [`add`](crate::dynamic::add) takes it, and has an example.
 #[macro_export]
 macro_rules! entry {
     ($type:ty as $wanted:ty) => {{
@@ -412,6 +444,7 @@ macro_rules! entry {
 
 /// Makes types known wherever the program is linked:
 /// `register!(Square as dyn Shape, Circle as dyn Shape);`
+/// The [module](mod@crate::dynamic) has an example.
 #[macro_export]
 macro_rules! register {
     ($($type:ty as $wanted:ty),+ $(,)?) => {$(

@@ -73,6 +73,7 @@ impl<'a, T: Bulk> FromWire<'a> for Span<T> {
 }
 
 /// A buffer that was read from, and whose arrays are kept.
+/// [`Span`] has an example.
 #[derive(Debug)]
 pub struct KeptBuffer {
     /// What was not kept yet, with where it starts.

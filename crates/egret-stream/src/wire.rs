@@ -175,6 +175,42 @@ pub trait Wire {
 ///
 /// Derived together with [`Wire`]. Types that borrow nothing implement it for
 /// every lifetime.
+///
+/// A type whose reading the derive cannot write has both traits by hand:
+///
+/// ```
+/// use egret_stream::{Describe, FromWire, Invalid, Reader, Stop, Wire, WireSize, Writer, Written};
+///
+/// /// A fraction of one, which travels as hundredths.
+/// #[derive(Debug, PartialEq)]
+/// struct Percent(f64);
+///
+/// impl Wire for Percent {
+///     const SIZE: WireSize = WireSize::at_least(1);
+///     fn describe(d: &mut Describe) {
+///         d.word("percent");
+///     }
+///     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+///         w.array([(self.0 * 100.0) as u8])
+///     }
+/// }
+///
+/// impl<'a> FromWire<'a> for Percent {
+///     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+///         match r.array()? {
+///             [hundredths @ 0..=100] => Ok(Self(f64::from(hundredths) / 100.0)),
+///             _ => Err(r.fail(Invalid::new("percent"))),
+///         }
+///     }
+/// }
+///
+/// let mut writer = Writer::new();
+/// writer.write(&Percent(0.5))?;
+/// assert_eq!(writer.to_vec(), [50]);
+/// assert_eq!(Reader::new(&[50]).read::<Percent>()?, Percent(0.5));
+/// assert!(Reader::new(&[101]).read::<Percent>().is_err());
+/// # Ok::<(), egret_stream::WireError>(())
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from a stream",
     note = "derive `Wire` for it: `#[derive(egret::wire::Wire)]`; \
@@ -279,6 +315,19 @@ pub trait FromWire<'a>: Wire + Sized {
 }
 
 /// What can be read behind a pointer, sized or not.
+///
+/// ```
+/// use egret_stream::{Boxed, Reader, Wire, WireError};
+///
+/// /// Reads a box of any type that a box can have, sized or not.
+/// fn boxed<'a, T: Boxed<'a> + ?Sized>(bytes: &'a [u8]) -> Result<Box<T>, WireError> {
+///     Reader::new(bytes).read()
+/// }
+///
+/// assert_eq!(&*boxed::<str>(b"\x02\0\0\0hi")?, "hi");
+/// assert_eq!(*boxed::<u16>(&[1, 0])?, 1);
+/// # Ok::<(), WireError>(())
+/// ```
 pub trait Boxed<'a>: Wire {
     /// Reads a value into a box.
     ///
@@ -344,6 +393,7 @@ pub trait Boxed<'a>: Wire {
 
 /// A type whose slices travel as the bytes they are: the numbers, and plain structs
 /// that derive with `#[wire(plain)]`.
+/// [`InPlace`] has an example.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read in place, so `&[{Self}]` cannot be read from a stream",
     note = "read a `Vec` of it (of a remote method, the argument is a `Vec` or a `&Vec`); in place \
@@ -354,9 +404,32 @@ pub trait Bulk: Plain + Wire {}
 
 /// A plain struct that travels as the bytes it is, aligned, so that a reference to
 /// it can be read: `#[wire(plain)]`.
+///
+/// ```
+/// use egret_stream::{Reader, Wire, Writer};
+/// use egret_stream::net::buf::Plain;
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Plain, Wire)]
+/// #[repr(C)]
+/// #[plain(crate = egret_stream::net)]
+/// #[wire(plain)]
+/// struct Cell {
+///     at: u64,
+///     value: f64,
+/// }
+///
+/// let cells = vec![Cell { at: 2, value: 0.5 }; 10];
+/// let mut writer = Writer::new();
+/// writer.write(&cells)?;
+/// let message = writer.to_vec();
+/// let in_place: &[Cell] = Reader::new(&message).read()?;
+/// assert_eq!(in_place, cells);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait InPlace: Bulk {}
 
 /// How many bytes the values of a type take.
+/// [`FromWire`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireSize {
     /// The fewest.
@@ -400,11 +473,13 @@ impl WireSize {
 }
 
 /// Whether something was written.
+/// [`FromWire`] has an example.
 pub type Written = Result<(), Stop>;
 
 /// Writing or reading ended; the writer or reader knows why.
 ///
 /// It has no bytes, so that results stay in registers.
+/// [`FromWire`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Stop(());

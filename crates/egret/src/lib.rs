@@ -60,6 +60,7 @@ extern crate self as egret;
 pub mod graph;
 pub mod rmi;
 
+/// `#[remote]`; [`rmi`] has an example.
 pub use egret_derive::remote;
 pub use egret_net::{fabric, rt, vi};
 pub use egret_node::am::{self, blocking};
@@ -121,6 +122,7 @@ pub mod link {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod wire {
+    /// `#[derive(Wire)]`; the [module](self) has an example.
     pub use egret_derive::EgretWire as Wire;
     pub use egret_stream::__private::WireTrait as Wire;
     pub use egret_stream::{
@@ -142,6 +144,7 @@ pub mod wire {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub mod buf {
+    /// `#[derive(Plain)]`; the [trait](trait@Plain) has an example.
     pub use egret_derive::EgretPlain as Plain;
     pub use egret_net::buf::*;
 }
@@ -165,7 +168,7 @@ pub mod sim {
     pub use egret_net::fabric::sim::*;
 }
 
-/// What programs that make remote calls or send graphs import.
+/// What programs that make remote calls or send graphs import. [`rmi`] and [`graph`] have examples.
 pub mod prelude {
     pub use egret_net::rt::Deadline;
     pub use egret_node::node::{Config, Node};

@@ -11,6 +11,18 @@ use super::error::MemoryError;
 use super::mapping::MappingKind;
 
 /// A file that is mapped into memory, privately: what is written to it stays in this process.
+///
+/// ```
+/// use egret_net::buf::MappedFile;
+///
+/// let path = std::env::temp_dir().join(format!("egret-doc-{}", std::process::id()));
+/// std::fs::write(&path, "of a file")?;
+/// // SAFETY: nobody changes the file, whose name no other process knows.
+/// let file = unsafe { MappedFile::open(&path)? };
+/// assert_eq!(file.as_ref(), b"of a file");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct MappedFile {
     pub(super) base: NonNull<u8>,
     pub(super) len: usize,

@@ -197,6 +197,13 @@ pub trait Plain: Pod + Send + Sync {
 
 /// The element type of a message: its fingerprint, and its name for the error
 /// that a mismatch becomes. Equal if the fingerprints are.
+///
+/// ```
+/// use egret_net::buf::Plain;
+///
+/// assert_eq!(f64::kind(), f64::kind());
+/// assert_ne!(f64::kind(), u64::kind());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Kind {
     /// See [`Plain::FINGERPRINT`].

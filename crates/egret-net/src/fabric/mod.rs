@@ -41,6 +41,33 @@ pub use crate::vi::machine::{
 use crate::vi::{Nic, NicOptions};
 
 /// A kind of network, opened by name at run time.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use egret_net::fabric::tcp::TcpFabric;
+/// use egret_net::fabric::{Fabric, Fabrics};
+/// use egret_net::vi::{Nic, NicOptions, OpenError, Wait};
+///
+/// /// As `tcp`, and its nics sleep instead of looking.
+/// #[derive(Debug)]
+/// struct Sleepy;
+///
+/// impl Fabric for Sleepy {
+///     fn name(&self) -> &'static str {
+///         "sleepy"
+///     }
+///     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+///         TcpFabric.open(&options.clone().wait(Wait::Frugal))
+///     }
+/// }
+///
+/// let mut fabrics = Fabrics::default();
+/// fabrics.add(Arc::new(Sleepy));
+/// assert!(fabrics.open("sleepy", "localhost").is_ok());
+/// ```
+///
+/// [`machine`](crate::vi::machine) has an example of a fabric with a machine of its own.
 pub trait Fabric: Send + Sync + fmt::Debug {
     /// The name it is opened by.
     fn name(&self) -> &'static str;

@@ -9,6 +9,7 @@ use super::{ConnectError, Notices, Settled};
 use crate::rt::{self, Instant};
 
 /// The time of one call of a [machine](super::machine), and whom to tell of what comes of it.
+/// The [module](super::machine) has an example.
 #[derive(Debug, Default)]
 pub struct After {
     /// Completions, and their queues.

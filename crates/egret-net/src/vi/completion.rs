@@ -14,10 +14,12 @@ use crate::rt::GivenBack;
 
 /// A descriptor that came back from the fabric, with the [`Report`] of what
 /// became of it: `completion.tag` is the report's.
+/// The [module](super) has an example.
 #[must_use = "it holds the buffers that were posted"]
 pub struct Completion(Descriptor);
 
 /// What became of a descriptor that was posted.
+/// The [module](super) has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -181,6 +183,7 @@ impl Completion {
 }
 
 /// Tells connections apart that share a completion queue. Never used twice.
+/// The [module](super) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ViId(u64);
 
@@ -192,6 +195,24 @@ impl ViId {
 }
 
 /// Tells descriptors apart; those of one connection count up with each post.
+///
+/// ```
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Address, Descriptor, ViError, ViOptions};
+///
+/// # let sim = egret_net::fabric::sim::Sim::new(1);
+/// # let (a, b) = (sim.nic("a"), sim.nic("b"));
+/// # let listener = b.listen("x", 0, &ViOptions::default())?;
+/// # let to = Address::new("b", "x", 0);
+/// # let connecting = a.connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+/// # let there = listener.wait_accept(Deadline::DEFAULT)?;
+/// # let here = a.block_on(connecting)?;
+/// let ticket = here.post_send(Descriptor::new(vec![7_u8; 100]))?;
+/// assert!(here.cancel(ticket), "no receive is posted for it, so it has not begun");
+/// let back = here.send_queue().wait(Deadline::DEFAULT)?;
+/// assert_eq!((back.ticket, &back.status), (ticket, &Err(ViError::Cancelled)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
     vi: ViId,
@@ -207,6 +228,7 @@ impl Ticket {
 }
 
 /// What a descriptor was posted for.
+/// The [module](super) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpKind {
     /// Sending a message.
@@ -220,6 +242,7 @@ pub enum OpKind {
 }
 
 /// What a descriptor is posted for, with what the fabric must know of it.
+/// [`Fabric`](crate::fabric::Fabric) and [`machine`](super::machine) have examples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Send its bytes as one message.

@@ -480,6 +480,24 @@ impl Drop for Vi {
 }
 
 /// What a connection has done so far.
+///
+/// ```
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Address, Descriptor, ViOptions};
+///
+/// # let sim = egret_net::fabric::sim::Sim::new(1);
+/// # let (a, b) = (sim.nic("a"), sim.nic("b"));
+/// # let listener = b.listen("x", 0, &ViOptions::default())?;
+/// # let to = Address::new("b", "x", 0);
+/// # let connecting = a.connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+/// # let there = listener.wait_accept(Deadline::DEFAULT)?;
+/// # let here = a.block_on(connecting)?;
+/// there.post_recv(Descriptor::new(vec![0_u8; 8]))?;
+/// here.post_send(Descriptor::new(vec![7_u8; 8]))?;
+/// here.send_queue().wait(Deadline::DEFAULT)?.done()?;
+/// assert_eq!((here.counters().sent, there.counters().received), (1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {

@@ -40,6 +40,7 @@ impl Lane {
 /// lane of one connection compare; others do not. A message has arrived when the position that has
 /// is not less than the message's; it may be more than that of the last message, for a question
 /// how far the peer is takes room, too.
+/// [`Drain`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(u64);
 
@@ -60,6 +61,7 @@ impl Position {
 }
 
 /// The connection that a drained message came by, to answer on.
+/// [`Drain`] has an example.
 pub trait Reply {
     /// Which connection it is.
     fn vi(&self) -> ViId;
@@ -74,9 +76,11 @@ pub trait Reply {
 }
 
 /// What drained messages are passed to: the connection each came by, its tag, its bytes.
+/// [`Drain`] has an example.
 pub type Sink<'a> = dyn FnMut(&mut dyn Reply, u64, &[u8]) + 'a;
 
 /// Which drain the messages of a connection go to. Never used twice.
+/// [`machine`](super::machine), where fabrics receive it, has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DrainId(u64);
 

@@ -270,6 +270,7 @@ impl OpenError {
 }
 
 /// Why the target of a remote read or write refused it.
+/// [`Exposed`](super::Exposed) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -426,6 +427,7 @@ impl PostError {
 }
 
 /// Why a connection was not made.
+/// [`Nic::wait_connect`](super::Nic::wait_connect) has an example.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {

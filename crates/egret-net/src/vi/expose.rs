@@ -14,6 +14,7 @@ use super::{Keys, Registration};
 use crate::buf::Buf;
 
 /// What a key grants to whoever holds it.
+/// [`Exposed`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Access {
     /// Remote reads.
@@ -40,6 +41,7 @@ impl BitOr for Access {
 }
 
 /// Names exposed memory to a peer. Carries what it grants; cannot be guessed.
+/// [`Exposed`] has an example.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemoteKey {
     secret: u64,
@@ -118,6 +120,7 @@ impl fmt::Debug for RemoteKey {
 }
 
 /// A place in a peer's exposed memory.
+/// [`Exposed`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemoteSlice {
     /// The memory.
@@ -137,6 +140,32 @@ pub struct RemoteSlice {
 /// ```
 ///
 /// Dropping it revokes the key and returns the buffer to its pool.
+///
+/// ```
+/// use egret_net::buf::Pool;
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Access, AccessError, Address, Descriptor, RemoteKey, ViError, ViOptions};
+///
+/// # let sim = egret_net::fabric::sim::Sim::new(1);
+/// # let (a, b) = (sim.nic("a"), sim.nic("b"));
+/// # let listener = b.listen("x", 0, &ViOptions::default())?;
+/// # let to = Address::new("b", "x", 0);
+/// # let connecting = a.connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+/// # let there = listener.wait_accept(Deadline::DEFAULT)?;
+/// # let here = a.block_on(connecting)?;
+/// let pool = Pool::new(4096, 1)?;
+/// let exposed = b.expose(pool.take(4096)?, Access::WRITE)?;
+/// let key = RemoteKey::from_bytes(&exposed.key().to_bytes()); // it travels in a message
+///
+/// here.post_write(Descriptor::new(b"here I am".to_vec()), key.at(100))?;
+/// here.send_queue().wait(Deadline::DEFAULT)?.done()?;
+/// here.post_read(Descriptor::new(vec![0_u8; 9]), key.at(100))?;
+/// let refused = here.send_queue().wait(Deadline::DEFAULT)?.done();
+/// assert_eq!(refused, Err(ViError::RemoteAccess(AccessError::Forbidden { asked: "read" })));
+///
+/// assert_eq!(&exposed.revoke().bytes()[100..109], b"here I am");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Exposed {
     key: RemoteKey,

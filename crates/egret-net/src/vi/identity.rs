@@ -37,6 +37,13 @@ pub struct Identity {
 pub struct PublicKey(pub(crate) [u8; KEY_BYTES]);
 
 /// A text that is no key.
+///
+/// ```
+/// use egret_net::vi::{NoKey, PublicKey};
+///
+/// let error: NoKey = "0123".parse::<PublicKey>().unwrap_err();
+/// assert_eq!(error.to_string(), "a key is 64 hexadecimal digits");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a key is 64 hexadecimal digits")]
 #[non_exhaustive]

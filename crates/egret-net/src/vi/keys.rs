@@ -13,6 +13,7 @@ use crate::rt;
 
 /// The memory that one nic exposes. A fabric executes its peers' remote reads
 /// and writes through this, with nothing but numbers taken from the wire.
+/// The [`machine`](super::machine) of a fabric has one: see the example there.
 #[derive(Default)]
 pub struct Keys {
     table: Mutex<BTreeMap<u64, ExposedMemory>>,

@@ -17,6 +17,7 @@ use crate::fault::planted;
 /// A fabric asks while it holds its locks. The answer must not call the nic, nor
 /// anything of it or of another (connections, completion queues), nor wait; it may take a buffer of
 /// a pool. Length and tag are what the peer claims: its bytes may never come.
+/// [`Descriptor::landing`](super::Descriptor::landing) has an example.
 pub trait DirectPlacement: Send + Sync + fmt::Debug {
     /// Memory for the first bytes of a message of `len` bytes. What it leaves, if its
     /// length is less, goes to the receive's own memory and must fit there.

@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// What a [`Nic`](super::Nic) allows. Asking for more is an error that names the limit.
+///
+/// ```
+/// use egret_net::vi::Reliability;
+///
+/// let sim = egret_net::fabric::sim::Sim::new(1);
+/// let limits = sim.nic("a").limits();
+/// assert!(limits.segments_max >= 16 && limits.offers(Reliability::Delivery));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

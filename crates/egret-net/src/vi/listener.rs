@@ -11,6 +11,7 @@ use crate::rt::Deadline;
 
 /// Listens for connections to one service and tag; made by [`Nic::listen`].
 /// Dropping it stops listening and refuses whoever is waiting.
+/// The [module](super) has an example.
 #[derive(Debug)]
 pub struct Listener {
     nic: Nic,

@@ -29,7 +29,80 @@
 //!   messages itself is never given any.
 //! * Bytes of a peer never panic.
 //!
-//! `docs/design/own-fabric.md` shows how to write one.
+//! `docs/design/own-fabric.md` shows how to write a whole one.
+//!
+//! The smallest machine: a nic that reaches nobody, and that nobody reaches.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::task::Waker;
+//!
+//! use egret_net::fabric::{
+//!     After, ConnId, ConnectRequest, ListenerName, Machine, NewConnection, OpenError, Unposted, ViSpec,
+//! };
+//! use egret_net::rt::Deadline;
+//! use egret_net::vi::{
+//!     Address, ConnectError, Counters, Keys, Limits, Nic, PostError, Posted, Reliability, Ticket,
+//!     ViError, ViOptions, Wait,
+//! };
+//!
+//! #[derive(Debug, Default)]
+//! struct Island(Arc<Keys>);
+//!
+//! impl Machine for Island {
+//!     fn host(&self) -> &str {
+//!         "island"
+//!     }
+//!     fn limits(&self) -> Limits {
+//!         Limits::least()
+//!     }
+//!     fn keys(&self) -> &Arc<Keys> {
+//!         &self.0
+//!     }
+//!     fn listen(&mut self, _: &ListenerName, _: Reliability) -> Result<(), OpenError> {
+//!         Ok(())
+//!     }
+//!     fn unlisten(&mut self, _: &ListenerName, _: &mut After) {}
+//!     fn wake_on_arrival(&mut self, _: &ListenerName, waker: Waker) -> Option<Waker> {
+//!         Some(waker)
+//!     }
+//!     fn accept(
+//!         &mut self,
+//!         _: &ListenerName,
+//!         _: ViSpec,
+//!         _: &mut After,
+//!     ) -> Result<Option<NewConnection>, OpenError> {
+//!         Ok(None)
+//!     }
+//!     fn connect(&mut self, request: ConnectRequest, after: &mut After) {
+//!         let waited = after.now() - request.since;
+//!         let (host, why) = (request.to.host, "the sea".to_owned());
+//!         after.settle(request.promise, Err(ConnectError::UnknownHost { host, waited, why }));
+//!     }
+//!     // There are no connections: nothing is posted, and nothing comes.
+//!     fn post(&mut self, _: ConnId, posted: Posted, _: &mut After) -> Result<(), Unposted> {
+//!         Err(Unposted::new(PostError::Broken(ViError::Closed), posted))
+//!     }
+//!     fn cancel(&mut self, _: ConnId, _: Ticket, _: &mut After) -> bool {
+//!         false
+//!     }
+//!     fn close(&mut self, _: ConnId, _: &mut After) {}
+//!     fn release(&mut self, _: ConnId, _: &mut After) {}
+//!     fn error(&self, _: ConnId) -> Option<ViError> {
+//!         None
+//!     }
+//!     fn counters(&self, _: ConnId) -> Counters {
+//!         Counters::default()
+//!     }
+//!     fn poll(&mut self, _: &mut After) {}
+//!     fn shut(&mut self, _: &mut After) {}
+//! }
+//!
+//! let nic = Nic::new(Box::new(Island::default()), Wait::default());
+//! let to = Address::new("mainland", "ferry", 0);
+//! let refused = nic.block_on(nic.connect(&to, &ViOptions::default(), Deadline::DEFAULT));
+//! assert!(matches!(refused, Err(ConnectError::UnknownHost { .. })));
+//! ```
 
 use std::any::Any;
 use std::fmt;
@@ -260,6 +333,7 @@ pub trait Machine: Any + Send + fmt::Debug {
 ///
 /// A machine of such a world is not armed or disarmed, and polled only if it [is
 /// driven](Machine::is_driven): what happens to it happens here.
+/// The [module](self) has an example.
 pub trait VirtualTime: Send + Sync + fmt::Debug {
     /// The present moment.
     fn now(&self) -> Instant;
@@ -273,10 +347,12 @@ pub trait VirtualTime: Send + Sync + fmt::Debug {
 }
 
 /// How much has happened on a nic: something to wait for more than.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventCount(pub u64);
 
 /// What came of [arming](super::Nic::arm) a nic.
+/// [`Nic::fd`](super::Nic::fd) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arming {
     /// It is not armed: something is there to look at.
@@ -289,6 +365,7 @@ pub enum Arming {
 }
 
 /// What is readable when something comes to a machine.
+/// The [module](self) has an example.
 #[derive(Debug, Clone)]
 pub enum MachineFd {
     /// Any descriptor: whoever sleeps polls it, and the machine finds out what has come.
@@ -301,6 +378,7 @@ pub enum MachineFd {
 }
 
 /// How a machine comes to be disarmed.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy)]
 pub enum Woken<'a> {
     /// Nobody has slept.
@@ -330,6 +408,7 @@ impl<'a> Woken<'a> {
 }
 
 /// What a set said of one of its descriptors.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SetEvent {
     /// By what the set knows the descriptor.
@@ -341,6 +420,7 @@ pub struct SetEvent {
 }
 
 /// What came of a drain.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drained {
     /// Messages.
@@ -350,6 +430,7 @@ pub struct Drained {
 }
 
 /// What has come for a [window](crate::fabric::window).
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramEvent<'a> {
     /// A datagram of this connection, without its [edges](Machine::datagram_edges).
@@ -363,13 +444,16 @@ pub enum DatagramEvent<'a> {
 pub const DATAGRAM_HEAD: usize = 16;
 
 /// The service and the tag of a listener.
+/// The [module](self) has an example.
 pub type ListenerName = (String, u64);
 
 /// The number of a connection, which its machine gives to it and to no other.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
 
 /// A connection that a machine has made, to be given to the program.
+/// The [module](self) has an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NewConnection {
@@ -405,6 +489,7 @@ impl NewConnection {
 
 /// A descriptor that a fabric did not take, and why. In a box: it is the rare
 /// answer, and the common one should not move its size about.
+/// The [module](self) has an example.
 #[derive(Debug)]
 pub struct Unposted(Box<(PostError, Posted)>);
 
@@ -422,6 +507,7 @@ impl Unposted {
 }
 
 /// How an end of a connection is to be.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViSpec {
     /// The level asked for, on which both ends agree.
@@ -447,6 +533,7 @@ impl ViSpec {
 }
 
 /// A connection to be made.
+/// The [module](self) has an example.
 #[derive(Debug)]
 pub struct ConnectRequest {
     /// Where to.

@@ -20,6 +20,7 @@ use crate::rt::{Deadline, GivenBack, Instant};
 
 /// A network interface, opened by a [`Fabric`](crate::fabric::Fabric).
 /// Clones are handles to the same one.
+/// The [module](super) has an example.
 #[derive(Debug, Clone)]
 pub struct Nic {
     pub(super) hub: Arc<Hub>,
@@ -290,6 +291,7 @@ impl Nic {
 }
 
 /// Where to connect.
+/// The [module](super) has an example.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
     /// A nic of the same fabric: what its [`Nic::host`] says. On a network that is an
@@ -326,6 +328,7 @@ impl fmt::Display for Address {
 }
 
 /// How a connection is to be.
+/// The [module](super) has an example.
 #[derive(Debug, Clone, Default)]
 pub struct ViOptions {
     /// Both sides must ask for the same.
@@ -373,6 +376,7 @@ impl ViOptions {
 }
 
 /// A connection being made; made by [`Nic::connect`]. Dropping it gives up.
+/// The [module](super) has an example.
 #[derive(Debug)]
 #[must_use = "the connection is made when this is awaited"]
 pub struct Connecting {

@@ -10,6 +10,7 @@ use super::inbox::CompletionInbox;
 ///
 /// A connection keeps one for good: it remembers the queues it delivered to
 /// last, so that delivering costs no reference count.
+/// The [module](super::machine) has an example.
 #[derive(Debug, Default)]
 pub struct Notices {
     /// Queues that have someone to tell: a future, a handler, a file descriptor.

@@ -14,6 +14,24 @@ use crate::rt::GivenBack;
 /// It has a completion queue of one place of its own. Dropping the future
 /// leaves the descriptor with the fabric until the operation ends, and then
 /// drops the buffers, which returns them to their pools.
+///
+/// ```
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Address, Descriptor, ViOptions};
+///
+/// # let sim = egret_net::fabric::sim::Sim::new(1);
+/// # let (a, b) = (sim.nic("a"), sim.nic("b"));
+/// # let listener = b.listen("x", 0, &ViOptions::default())?;
+/// # let to = Address::new("b", "x", 0);
+/// # let connecting = a.connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+/// # let there = listener.wait_accept(Deadline::DEFAULT)?;
+/// # let here = a.block_on(connecting)?;
+/// let received = there.async_recv(Descriptor::new(vec![0_u8; 5]))?;
+/// let sent = here.async_send(Descriptor::new(b"hello".to_vec()))?;
+/// a.block_on(sent).done()?;
+/// assert_eq!(b.block_on(received).bytes(), b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a dropped future still transfers, and then drops the buffers"]
 pub struct Operation {

@@ -9,6 +9,16 @@ use super::Vi;
 use super::{Identity, OpenError, Secret, Trust};
 
 /// How a nic is to be opened. A name alone will do: `"a".into()`.
+///
+/// ```
+/// use egret_net::fabric::{Fabric, tcp::TcpFabric};
+/// use egret_net::vi::{Encrypt, NicOptions, Wait};
+///
+/// let options = NicOptions::new("localhost").wait(Wait::Frugal).encrypt(Encrypt::Always);
+/// let nic = TcpFabric.open(&options.secret("of all who may connect".into()))?;
+/// assert!(nic.host().starts_with("127.0.0.1:"));
+/// # Ok::<(), egret_net::vi::OpenError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NicOptions {
@@ -127,6 +137,7 @@ impl From<&str> for NicOptions {
 }
 
 /// How a nic waits.
+/// [`NicOptions`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
     /// Looks again and again: the shortest answer, at the price of a core.
@@ -141,6 +152,7 @@ pub enum Wait {
 
 /// Which connections of a nic are encrypted. What members of a multicast group say to each other is
 /// signed, and not encrypted.
+/// [`NicOptions`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encrypt {
     /// Those with other machines: all but those between loopback addresses. A network namespace

@@ -9,6 +9,7 @@ use super::hub::Hub;
 use super::machine::{NewConnection, ViSpec};
 
 /// What a program that connects was promised. Dropped unsettled, it says that the nic is down.
+/// The [module](super::machine) has an example.
 #[derive(Debug)]
 pub struct ConnectPromise {
     /// `None` once settled.

@@ -22,6 +22,7 @@ use crate::rt::Deadline;
 ///
 /// Clones are handles to the same one. What is in it when the last is dropped,
 /// and what completes into it later, is dropped too.
+/// The [module](super) has an example.
 #[derive(Debug, Clone)]
 pub struct CompletionQueue {
     mailbox: Arc<InboxOwner>,

@@ -144,7 +144,7 @@ impl<'a> From<(u8, &'a [u64])> for Message<'a> {
     }
 }
 
-/// The answer to a request; see [`Call`](super::Call), which has an example.
+/// The answer to a request. [`Call::wait_reply`](super::Call::wait_reply) has an example.
 pub struct CallReply {
     pub(crate) words: ReplyWords,
     pub(crate) payload: Option<Box<ReceivedPayload>>,

@@ -1,4 +1,4 @@
-//! Nodes that are driven by a runtime of tokio's; with the feature `tokio`.
+//! Nodes that are driven by a runtime of tokio's; with the feature `tokio`. [`drive`] has an example.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -117,4 +117,20 @@ pub use transport::GraphTrust;
 pub type Slice<T> = Ref<[T]>;
 
 /// A reference to a text of a graph.
+///
+/// ```
+/// use egret_stream::graph::{Graph, Object, Text};
+///
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// struct Town {
+///     name: Text,
+/// }
+///
+/// let graph = Graph::build(|graph| {
+///     let name = graph.insert_text("Delft");
+///     graph.insert(Town { name })
+/// });
+/// assert_eq!(&graph[graph.root().name], "Delft");
+/// ```
 pub type Text = Ref<str>;

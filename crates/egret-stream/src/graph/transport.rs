@@ -9,6 +9,14 @@ use super::graph::Graph;
 use super::object::Object;
 
 /// Whether a graph is looked at before it is used.
+///
+/// ```
+/// use egret_stream::graph::GraphTrust;
+///
+/// assert_eq!(GraphTrust::default(), GraphTrust::Checked);
+/// ```
+///
+/// [`Graph::from_handed`](super::Graph::from_handed) takes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GraphTrust {
     /// Every object is looked at once.

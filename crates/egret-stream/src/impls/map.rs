@@ -225,6 +225,7 @@ pub mod canonical {
     use super::{Describe, FromWire, Hash, Reader, Stop, Wire, Writer, Written};
 
     /// Something whose order is not its own.
+    /// The [module](super::canonical) has an example.
     pub trait Unordered: Wire {
         /// Writes it in order.
         ///

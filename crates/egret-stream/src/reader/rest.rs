@@ -7,6 +7,7 @@ use crate::writer::{LONG, padding};
 
 /// What is left of a chunk, for short values: those of a fixed size, and lists of
 /// elements that travel as the bytes they are. They are read as a whole or not at all.
+/// [`FromWire`] has an example.
 #[derive(Debug, Clone, Copy)]
 pub struct ShortReader<'a> {
     pub(super) bytes: &'a [u8],

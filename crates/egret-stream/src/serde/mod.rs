@@ -41,6 +41,8 @@ use crate::writer::Writer;
 
 /// Writes by serde's traits.
 ///
+/// The [module](self) has an example.
+///
 /// # Errors
 ///
 /// The writer knows why.
@@ -53,6 +55,8 @@ pub fn write<T: Serialize>(value: &T, w: &mut Writer<'_>) -> Written {
 
 /// Reads by serde's traits.
 ///
+/// The [module](self) has an example.
+///
 /// # Errors
 ///
 /// The reader knows why.
@@ -64,11 +68,13 @@ pub fn read<'a, T: Deserialize<'a>>(r: &mut Reader<'a>) -> Result<T, Stop> {
 }
 
 /// The structure is not known: the type's name stands for it.
+/// The [module](self) has an example.
 pub fn describe<T>(d: &mut Describe) {
     d.word(&format!("serde {}", type_name::<T>()));
 }
 
 /// A value that travels by serde's traits.
+/// The [module](self) has an example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Serde<T>(pub T);
 

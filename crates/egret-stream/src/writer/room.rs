@@ -7,6 +7,7 @@ use crate::wire::{Bulk, Wire};
 
 /// Room for short values: those of a fixed size, and lists that are copied. They are
 /// written as a whole or not at all, and nothing but room is needed.
+/// [`FromWire`](crate::FromWire) has an example.
 #[derive(Debug)]
 pub struct ShortWriter<'r> {
     pub(super) buf: &'r mut [u8],

@@ -50,6 +50,7 @@ mod sending;
 #[cfg(test)]
 mod tests;
 
+/// `#[derive(Object)]`; the [module](self) has an example.
 pub use egret_derive::EgretObject as Object;
 pub use egret_stream::graph::*;
 pub use egret_stream::{graph_dynamic, graph_register};

@@ -3,6 +3,21 @@
 use std::fmt;
 
 /// How the graphs of a node are to be. The defaults are right for most.
+///
+/// ```
+/// use egret::prelude::*;
+/// use egret::graph::GraphsOptions;
+///
+/// # #[derive(Clone, Copy, Object)]
+/// # #[repr(C)]
+/// # struct Car {
+/// #     year: u64,
+/// # }
+/// # let pool = egret::local::pool(1)?;
+/// let options = GraphsOptions::default().name("old cars").bytes_max(1 << 20);
+/// let cars = Graphs::<Car>::join_with(&pool[0], options)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphsOptions {
@@ -36,6 +51,7 @@ impl GraphsOptions {
 }
 
 /// From whom a graph is to come: a rank, or [`ANY`].
+/// The [module](super) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Of this rank.

@@ -19,6 +19,26 @@ use super::{RankGraphError, Source};
 /// A graph that [is to come](super::Graphs::post_recv_graph), with the rank that sent it: a
 /// future, or to be waited for. Of several that may take a graph, who looks first takes it.
 /// Dropped, it takes none.
+///
+/// ```
+/// use egret::prelude::*;
+///
+/// # #[derive(Clone, Copy, Object)]
+/// # #[repr(C)]
+/// # struct Car {
+/// #     year: u64,
+/// # }
+/// # let pool = egret::local::pool(2)?;
+/// # let (here, there) = (&pool[0], &pool[1]);
+/// # let mut sends = Graphs::<Car>::join(&here)?;
+/// # let mut takes = Graphs::<Car>::join(&there)?;
+/// let receiving = takes.post_recv_graph(here.rank());
+/// sends.start(Car { year: 2000 });
+/// sends.send_graph(there.rank(), here.deadline())?;
+/// let (graph, from) = receiving.wait(there.deadline())?; // or `.await`
+/// assert_eq!((graph.root().year, from), (2000, here.rank()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the graph is received when this is awaited or waited for"]
 pub struct Receiving<Root> {
     mail: Arc<NamedGraphs>,

@@ -25,6 +25,7 @@ type SendOutcome<Root> = Result<(), GivenBack<Option<Box<Graph<Root>>>, RankGrap
 /// It goes by itself, after what was posted there before, and is given back if it cannot.
 /// Dropped, it goes all the same, and nobody hears what became of it; unless the graphs are
 /// dropped before there is a way to the rank.
+/// [`Receiving`](super::Receiving) has an example.
 #[must_use = "what became of the graph is inside"]
 pub struct Sending<Root>(SendingState<Root>);
 

@@ -24,6 +24,31 @@ pub struct Exported {
 
 /// The name of an object in its pool: it can be bound to a name, and sent in arguments.
 /// [`Remoting::stub`](super::Remoting::stub) makes a stub of it.
+///
+/// ```
+/// use egret::prelude::*;
+/// use egret::rmi::ObjectRef;
+///
+/// #[egret::remote]
+/// trait Adds {
+///     fn add(&mut self, more: u64) -> u64;
+/// }
+/// #[egret::remote]
+/// impl Adds for u64 {
+///     fn add(&mut self, more: u64) -> u64 {
+///         *self += more;
+///         *self
+///     }
+/// }
+///
+/// # let pool = egret::local::pool(2)?;
+/// # let (server, client) = (&pool[0], &pool[1]);
+/// let exported = server.export(40_u64)?;
+/// let object: ObjectRef = exported.object(); // as an argument of a call reaches any node
+/// let adds: AddsStub = client.stub(object);
+/// assert_eq!(adds.add(2)?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub struct ObjectRef {
     /// Where it is.

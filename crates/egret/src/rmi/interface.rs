@@ -20,6 +20,7 @@ pub trait RemoteInterface: Send + Sync + 'static {
 
 /// An interface all of whose methods take `&self`; implemented by [`remote`](macro@crate::remote).
 /// Its objects can be called while others hold them, too: they can be exported in an [`Arc`].
+/// [`Remoting::export`](super::Remoting::export) has an example.
 #[diagnostic::on_unimplemented(
     message = "an object in an `Arc` cannot be exported as a `{Self}`, which has methods that take `&mut self`",
     label = "others may hold the object while such a method runs",
@@ -30,6 +31,7 @@ pub trait SharedRemoteInterface: RemoteInterface {}
 
 /// What can be exported as the interface `I`: a type with `#[remote] impl Grid for Board`, once
 /// for each such trait, and an [`Arc`] of one.
+/// [`rmi`](crate::rmi) has an example.
 #[diagnostic::on_unimplemented(
     message = "it is not said that `{Self}` is exported as a `{I}`",
     note = "write `#[egret::remote]` at its implementation of a remote trait, or use `export_as`"

@@ -10,6 +10,7 @@ use crate::rmi::export::{Export, Exported, ObjectRef};
 use crate::rmi::interface::{Exports, Proxy, RemoteInterface};
 
 /// Objects and stubs of a node, which has them by its [`NodeHandle`].
+/// [`rmi`](crate::rmi) has an example.
 pub trait Remoting {
     /// Lets others call an object, as the interface that its `#[remote] impl` names. If it has
     /// several, the call says which: `export::<dyn Grid>(board)`.

@@ -36,6 +36,15 @@ use self::text::HostText;
 use crate::vi::OpenError;
 
 /// Where a nic listens, and why there.
+///
+/// ```
+/// use egret_net::fabric::place::ListenAddress;
+///
+/// let place = ListenAddress::of("localhost:4000")?;
+/// assert_eq!(place.bind.to_string(), "127.0.0.1:4000");
+/// assert_eq!(place.why, "asked for");
+/// # Ok::<(), egret_net::vi::OpenError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenAddress {

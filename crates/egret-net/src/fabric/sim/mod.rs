@@ -59,6 +59,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use deferred::ScheduledAction;
+#[doc(hidden)]
 pub use fault::Fault;
 use machine::SimMachine;
 pub use rules::LinkRules;
@@ -72,6 +73,7 @@ use crate::vi::{Nic, NicOptions, Wait};
 /// A simulated network that the calling thread is inside of: [`rt::now`] and
 /// its like answer for it until this is dropped. Other fabrics cannot be waited for on that
 /// thread meanwhile: their deadlines would be in simulated time, which stands still.
+/// The [module](self) has an example.
 #[derive(Debug)]
 pub struct Sim {
     fabric: SimFabric,
@@ -107,6 +109,7 @@ impl Deref for Sim {
 }
 
 /// A simulated network. Clones are handles to the same one.
+/// [`Fabrics`](crate::fabric::Fabrics), of which it is one, has an example.
 #[derive(Debug, Clone)]
 pub struct SimFabric(Arc<Mutex<SimWorld>>);
 
@@ -415,6 +418,14 @@ impl SimFabric {
 const LOOK: Duration = Duration::from_nanos(100);
 
 /// The rules of some links. Each call takes effect at once.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let sim = egret_net::fabric::sim::Sim::new(1);
+/// sim.link("a", "b").latency(Duration::from_millis(3)).loss(0.02);
+/// sim.links().bandwidth(1_000_000);
+/// ```
 #[derive(Debug)]
 pub struct Rule<'a> {
     fabric: &'a SimFabric,

@@ -8,6 +8,7 @@ use super::wire::NodeId;
 use crate::rt::Instant;
 
 /// How one direction of a link behaves. Chances are between 0 and 1.
+/// [`Rule`](super::Rule) has an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct LinkRules {

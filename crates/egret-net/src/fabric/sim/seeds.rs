@@ -11,6 +11,22 @@ use crate::rt;
 /// Runs `scenario` in a new world for each seed. The first that panics is
 /// reported with its seed and trace; `EGRET_SEED` runs that seed alone.
 ///
+/// ```
+/// use egret_net::fabric::sim::{check, seeds};
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Address, ViOptions};
+///
+/// check(seeds(20), |sim| {
+///     sim.link("a", "b").loss(0.1);
+///     let (a, b) = (sim.nic("a"), sim.nic("b"));
+///     let listener = b.listen("x", 0, &ViOptions::default()).unwrap();
+///     let to = Address::new("b", "x", 0);
+///     let connecting = a.connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+///     assert!(listener.wait_accept(Deadline::DEFAULT).is_ok());
+///     assert!(a.block_on(connecting).is_ok());
+/// });
+/// ```
+///
 /// # Panics
 ///
 /// If the scenario does, with the seed, the command that repeats it, and what
@@ -25,6 +41,19 @@ pub fn check(seeds: impl IntoIterator<Item = u64>, scenario: impl Fn(&Sim)) {
 }
 
 /// As [`check`], with what each run counted, added up.
+///
+/// ```
+/// use egret_net::fabric::sim::count;
+///
+/// // A nic that restarts has the name that it had.
+/// let [restarted] = count(0..10, |sim| {
+///     let _nic = sim.nic("a");
+///     sim.crash("a");
+///     sim.restart("a");
+///     [usize::from(sim.nic("a").host() == "a")]
+/// });
+/// assert_eq!(restarted, 10);
+/// ```
 ///
 /// # Panics
 ///
@@ -44,6 +73,8 @@ pub fn count<const N: usize>(
 
 /// Which seeds to try: as many as `usual`, or what `EGRET_SEEDS` says, `10000` or `200..10000`.
 ///
+/// [`check`] has an example.
+///
 /// # Panics
 ///
 /// If that says neither.
@@ -58,6 +89,12 @@ pub fn seeds(usual: u64) -> Range<u64> {
 }
 
 /// The seed in `EGRET_SEED`.
+///
+/// ```
+/// use egret_net::fabric::sim::{Sim, seed_from_env};
+///
+/// let sim = Sim::new(seed_from_env().unwrap_or(42));
+/// ```
 ///
 /// # Panics
 ///

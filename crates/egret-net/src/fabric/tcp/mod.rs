@@ -1,4 +1,4 @@
-//! Messages over TCP, to anything with an address.
+//! Messages over TCP, to anything with an address. [`TcpFabric`] has an example.
 //!
 //! Each connection is one of the system's, and all of a nic's are in one set; there
 //! are no threads. Frames go out by vectored writes straight from the memory that

@@ -2,7 +2,7 @@
 //!
 //! [`over`] makes of any [machine](Machine) that has [datagrams](Machine::has_datagrams) one that has
 //! the level [Delivery](crate::vi::Reliability::Delivery), too, with eager messages, remote reads and
-//! writes. `udp` opens such nics; a fabric of another crate that loses does the same:
+//! writes. [`UdpFabric`](super::udp::UdpFabric), which has an example, opens such nics; a fabric of another crate that loses does the same:
 //!
 //! ```text
 //! Ok(Nic::new(window::over(Box::new(machine)), options.wait))
@@ -76,6 +76,9 @@ const DEPTH: u32 = 256;
 const TRANSFER_MAX: u64 = 1 << 40;
 
 /// A machine that has the level Delivery, too, above one that has the unreliable level.
+///
+/// [`Fabric`](super::Fabric) has an example of a fabric above another one, and
+/// [`UdpFabric`](super::udp::UdpFabric) opens nics with this.
 ///
 /// # Panics
 ///

@@ -37,6 +37,7 @@ use crate::rmi::{CallError, CallStage};
 /// It is sent at once if there is a connection to the node, its interface is known, and there is room
 /// for one more call under way. Else it waits behind those that were begun before it, and is sent when
 /// one of them, it, or a later one is polled or waited for: calls leave in the order in which they are begun.
+/// [`rmi`](crate::rmi) has an example.
 #[must_use = "dropped, the call is cancelled"]
 pub struct Pending<T, E = Infallible> {
     begun: BegunCall,

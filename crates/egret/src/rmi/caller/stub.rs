@@ -27,6 +27,7 @@ use crate::rmi::{CallError, CallStage, ObjectRef};
 
 /// Calls an object of the interface `I` by the numbers of its methods; what the macro writes
 /// gives them names.
+/// [`rmi`](crate::rmi) has an example.
 pub struct Stub<I: ?Sized> {
     callee: StubTarget,
     deadline: Deadline,
