@@ -44,7 +44,7 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "crates/egret-node/src/",
-        &["am", "channel", "flow", "links", "node", "registry", "settings", "slots"],
+        &["am", "channel", "links", "node", "registry", "settings"],
         "the links' driver runs what stands on links; a node asks its registry by active messages",
     ),
     (

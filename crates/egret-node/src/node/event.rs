@@ -8,7 +8,7 @@ use egret_net::rt::{self, Deadline};
 use egret_stream::Wire;
 
 use super::{Member, NodeError, NodeId};
-use crate::am::in_handler;
+use crate::in_handler::in_handler;
 use crate::registry::wire::LogEntry;
 
 /// An event of the pool. All nodes see the same events in the same order. The [module](super) has an

@@ -17,7 +17,8 @@ use super::view::{PoolWatch, RegistryFollow};
 use super::{
     Config, FabricOffer, JoinError, Node, NodeError, NodeId, RegistryRefusal, panic, place,
 };
-use crate::am::{Endpoint, EndpointName, Message, RemoteEndpoint, in_handler};
+use crate::am::{Endpoint, EndpointName, Message, RemoteEndpoint};
+use crate::in_handler::in_handler;
 use crate::registry::wire::{
     ASK, ENDPOINT, JoinRequest, RegistryAnswer, RegistryQuestion, VERSION,
 };

@@ -9,7 +9,8 @@ use egret_net::rt::{self, Deadline};
 
 use super::event::GLANCE;
 use super::{NodeError, NodeHandle, NodeId, RegistryRefusal};
-use crate::am::{Call, CallReply, Message, MessageError, in_handler};
+use crate::am::{Call, CallReply, Message, MessageError};
+use crate::in_handler::in_handler;
 use crate::registry::limits::NAME_MAX;
 use crate::registry::wire::{ASK, RegistryAnswer, RegistryQuestion, VERSION};
 
