@@ -11,6 +11,7 @@ mod in_handler;
 mod links;
 pub mod local;
 pub mod node;
+mod pool;
 pub mod registry;
 pub mod settings;
 mod slots;

@@ -14,7 +14,7 @@ use crate::flow::SizedPools;
 use crate::links::LinkError;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::state::LinksState;
-use crate::node::NodeId;
+use crate::pool::NodeId;
 use crate::wakers::{WakerList, under};
 
 /// Accepts the channels that other nodes open by a name; made by
