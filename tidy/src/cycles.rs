@@ -39,8 +39,8 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "crates/egret-node/src/",
-        &["am", "channel", "flow", "links", "node", "registry", "settings", "slots"],
-        "the links' driver runs what stands on links; a node asks its registry by active messages",
+        &["am", "channel", "links"],
+        "handlers and channels are in the state of the links, and handlers get the links in their requests",
     ),
 ];
 

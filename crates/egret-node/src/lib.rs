@@ -6,12 +6,16 @@ pub mod channel;
 /// How much a node receives from others; for tests and the crates above, not for use.
 #[doc(hidden)]
 pub mod flow;
+mod frame;
+mod in_handler;
 mod links;
 pub mod local;
 pub mod node;
+mod pool;
 pub mod registry;
 pub mod settings;
 mod slots;
+mod wakers;
 
 /// Links between nodes: errors, what is known of undelivered messages, counters. [`Links`] has an
 /// example.

@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use crate::node::{JoinError, Node};
+use crate::node::Node;
+use crate::pool::JoinError;
 use crate::registry::{Operator, Registry, RegistryOptions};
 
 /// Opens a registry in this process and joins `size` nodes, which all know each other: node `i` has rank

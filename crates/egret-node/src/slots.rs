@@ -7,10 +7,10 @@ pub(crate) struct SlotKey {
     life: u32,
 }
 
-impl From<SlotKey> for crate::flow::PeerId {
-    /// The peer of a link.
-    fn from(link: SlotKey) -> Self {
-        Self(u64::from(link.life) << 32 | u64::from(link.index))
+impl SlotKey {
+    /// A number that no other key of the same table has.
+    pub(crate) const fn to_bits(self) -> u64 {
+        (self.life as u64) << 32 | self.index as u64
     }
 }
 

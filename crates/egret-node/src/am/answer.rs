@@ -8,11 +8,9 @@ use super::deliver::NOT_ANSWERED;
 use super::message::{FewWords, ReceivedPayload, ReplyWords};
 use super::request::PLAIN;
 use super::{CallReply, MessageError};
-use crate::flow::cost;
-use crate::links::frame::ArrivedFrame;
-use crate::links::placement::InflowKey;
+use crate::flow::{InflowKey, cost};
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
 use crate::links::state::LinksState;
-use crate::links::{FrameHead, FrameKind};
 use crate::slots::SlotKey;
 
 impl LinksState {
@@ -186,7 +184,7 @@ impl NoReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::FrameKind;
+    use crate::frame::FrameKind;
 
     #[test]
     fn what_travels_is_what_was_said() {

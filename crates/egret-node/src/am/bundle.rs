@@ -10,9 +10,8 @@ use super::message::FewWords;
 use super::request::ReplyAddress;
 use super::run_handlers::AnswerState;
 use super::{EndedLink, Endpoint, MessageError, Request, Undelivered};
-use crate::links::FrameHead;
+use crate::frame::{ArrivedFrame, FrameHead};
 use crate::links::core::LinksCore;
-use crate::links::frame::ArrivedFrame;
 use crate::links::state::LinksState;
 use crate::slots::{SlotKey, SlotTable};
 

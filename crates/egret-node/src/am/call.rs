@@ -11,14 +11,14 @@ use egret_net::vi::{Descriptor, Segment};
 use super::answer::NoReply;
 use super::message::{FewWords, ReceivedPayload, ReplyWords};
 use super::{CallReply, MessageError};
+use crate::frame::{ArrivedFrame, FrameKind};
 use crate::links::clock::DeadlineClock;
 use crate::links::core::{LinksCore, WaitStopped};
-use crate::links::frame::ArrivedFrame;
 use crate::links::link_side::LinkSide;
 use crate::links::state::LinksState;
-use crate::links::wakers::DeferredWaker;
-use crate::links::{Fate, FrameKind, LinkError};
+use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
+use crate::wakers::DeferredWaker;
 
 /// A request that was sent. Its answer can be waited for ([`wait`](Self::wait)), or the call awaited
 /// as a future. Dropping the call discards the answer; the request keeps its place in the window until

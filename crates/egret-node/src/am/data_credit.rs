@@ -10,10 +10,10 @@ use super::request::ReplyAddress;
 use super::request_order::IN_ORDER;
 use super::{LinkMappings, MappingPhase, MessageError};
 use crate::flow::{FlowName, NeverFits, ReceiverNotice, cost};
+use crate::frame::{FrameHead, FrameKind, LinkLane};
 use crate::links::control::LinkControl;
 use crate::links::link_side::LinkSide;
 use crate::links::state::LinksState;
-use crate::links::{FrameHead, FrameKind, LinkLane};
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -14,12 +14,10 @@ use super::request_order::IN_ORDER;
 use super::returned_data::{ReturnReason, words_of};
 use super::run_handlers::AnswerState;
 use super::{MEDIUM_MAX, Message, Payload, Undelivered};
-use crate::flow::cost;
+use crate::flow::{InflowKey, cost};
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
 use crate::links::control::LinkControl;
-use crate::links::frame::ArrivedFrame;
-use crate::links::placement::InflowKey;
 use crate::links::state::LinksState;
-use crate::links::{FrameHead, FrameKind};
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -7,8 +7,9 @@ use super::call::CallOutcome;
 use super::deliver::{call_of, request_of};
 use super::fault::{Fault, planted};
 use super::{MessageError, Undelivered};
+use crate::frame::{FrameHead, FrameKind};
 use crate::links::state::LinksState;
-use crate::links::{Fate, FrameHead, FrameKind, LinkError};
+use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
 
 /// The peer at the other end of a link, for the lifetime of the link: a host that is linked again is

@@ -9,11 +9,11 @@ use egret_net::rt::{Deadline, GivenBack};
 use egret_net::vi::{Access, Exposed};
 
 use super::bundle::{SharedHandler, StartOrder, TableKey, Upcall, UpcallHandler};
-use super::run_handlers::in_handler;
 use super::{
     Bundle, EndedLink, HandlerTable, HandlerType, MessageError, PendingMapping, RemoteEndpoint,
     Request, Undelivered,
 };
+use crate::in_handler::in_handler;
 use crate::links::control::HandlerTypes;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::placement::SuppliedBuffers;

@@ -5,11 +5,12 @@ use egret_net::vi::{Descriptor, Segment};
 
 use super::deliver::call_of;
 use super::fault::{Fault, planted};
-use super::run_handlers::in_handler;
 use super::{Call, CallReply, MEDIUM_MAX, Message, MessageError, Payload, RemoteEndpoint};
+use crate::frame::FrameHead;
+use crate::in_handler::in_handler;
+use crate::links::LinkError;
 use crate::links::clock::DeadlineClock;
 use crate::links::link_side::LinkSide;
-use crate::links::{FrameHead, LinkError};
 use crate::slots::SlotKey;
 
 impl RemoteEndpoint {
@@ -124,7 +125,7 @@ impl LinkSide {
 /// Copies a frame, if it is this request.
 fn own(frame: &mut Descriptor, request: u32) {
     let head = FrameHead::from_bits(frame.tag()).expect("of this side");
-    if head.kind == crate::links::FrameKind::Bulk && call_of(head) == request {
+    if head.kind == crate::frame::FrameKind::Bulk && call_of(head) == request {
         let mut bytes = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
         frame.gather(0, &mut bytes);
         *frame = Descriptor::new(bytes).with_tag(frame.tag());
@@ -209,7 +210,7 @@ mod tests {
             let words = [7; 16].get(..words).unwrap();
             let memory = pieces.iter().cloned().map(Segment::from).collect();
             let frame = bulk_frame(
-                FrameHead::of(crate::links::FrameKind::Bulk, 0),
+                FrameHead::of(crate::frame::FrameKind::Bulk, 0),
                 words,
                 memory,
                 segments,

@@ -8,8 +8,8 @@ use super::call::{CallOutcome, PendingParts};
 use super::fault::{Fault, planted};
 use super::outgoing::MappingPhase;
 use super::{EndpointState, HandlerTable, IncomingMapping, MessageError};
+use crate::flow::InflowKey;
 use crate::links::control::{LinkControl, MapRequest, Mapped, NotMapped, RequiredHandler};
-use crate::links::placement::InflowKey;
 use crate::links::state::LinksState;
 use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
@@ -21,7 +21,7 @@ impl LinksState {
         link: SlotKey,
         map: &MapRequest,
     ) -> Result<(), &'static str> {
-        if map.number >= crate::links::FrameHead::SLOTS {
+        if map.number >= crate::frame::FrameHead::SLOTS {
             return Err("a mapping that cannot be");
         }
         let answer = match self.consider(map) {
@@ -102,7 +102,7 @@ impl LinksState {
         let Mapped { number, slot, window, bytes, handlers, segment } = mapped;
         let line = self.links.live(link).map_err(|_| "no link")?;
         let outgoing = line.am.outgoing.at(number).ok_or("it mapped what nobody asked for")?;
-        if slot >= crate::links::FrameHead::SLOTS || window == 0 {
+        if slot >= crate::frame::FrameHead::SLOTS || window == 0 {
             return Err("a mapping that cannot be");
         }
         match outgoing.phase {

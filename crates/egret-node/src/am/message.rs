@@ -6,7 +6,7 @@ use egret_net::buf::{Buf, Held};
 use egret_net::vi::{EAGER_MAX, Segment};
 
 use super::request::PLAIN;
-use crate::links::{FrameHead, FrameKind};
+use crate::frame::{FrameHead, FrameKind};
 
 /// A message: the handler it is for, up to 16 words, and perhaps bytes or data.
 ///

@@ -65,6 +65,8 @@ mod run_handlers;
 mod segment_access;
 mod signature;
 
+pub use crate::in_handler::in_handler;
+pub use crate::links::handlers_later;
 pub use bundle::Bundle;
 pub(crate) use bundle::{BundleState, HandlerTable, TableKey, Upcall, UpcallHandler, UpcallKind};
 pub use call::Call;
@@ -82,10 +84,7 @@ pub(crate) use outside_handler::{DrivingScope, DrivingThread, go_outside, server
 pub use pending_mapping::PendingMapping;
 pub use remote_endpoint::RemoteEndpoint;
 pub use request::{ReplySlot, Request};
-pub use run_handlers::in_handler;
-
-pub use crate::links::handlers_later;
-pub(crate) use run_handlers::{as_handler, run_jobs, to_end};
+pub(crate) use run_handlers::run_jobs;
 
 pub use signature::{HandlerType, Signature};
 

@@ -9,11 +9,11 @@ use super::gather::{bulk_frame, total};
 use super::request_order::IN_ORDER;
 use super::{CallState, MEDIUM_MAX, Message, MessageError, Payload};
 use crate::flow::{FlowId, FlowName, Outflow};
+use crate::frame::{FrameHead, FrameKind, LinkLane};
 use crate::links::control::{LinkControl, NotMapped};
 use crate::links::link_side::LinkSide;
-use crate::links::wakers::WakerList;
-use crate::links::{FrameHead, FrameKind, LinkLane};
 use crate::slots::SlotKey;
+use crate::wakers::WakerList;
 
 /// An endpoint of the peer, as an endpoint of this side has mapped it.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use egret_net::sync::DutyTask;
 
-use super::run_handlers::HandlerDepth;
+use crate::in_handler::HandlerDepth;
 use crate::links::core::LinksCore;
 
 /// Why a thread drives the links.

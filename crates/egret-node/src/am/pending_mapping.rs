@@ -12,10 +12,10 @@ use egret_net::vi::ConnectError;
 use super::outgoing::MappingPhase;
 use super::signature::HandlerType;
 use super::{EndpointName, MessageError, OutgoingMapping, RemoteEndpoint};
+use crate::flow::InflowKey;
 use crate::links::LinkError;
 use crate::links::control::{CONTROL_MAX, LinkControl, MapRequest, NotMapped, RequiredHandler};
 use crate::links::core::{LinksCore, WaitStopped};
-use crate::links::placement::InflowKey;
 use crate::links::state::LinksState;
 use crate::slots::SlotKey;
 

@@ -5,8 +5,8 @@ use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::{Deadline, GivenBack};
 
-use super::run_handlers::in_handler;
 use super::{Call, CallReply, LinkPeer, Message, MessageError};
+use crate::in_handler::in_handler;
 use crate::links::clock::DeadlineClock;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::link_side::LinkSide;

@@ -8,11 +8,11 @@ use egret_net::rt::Instant;
 use super::bundle::Handling;
 use super::message::{FewWords, ReceivedPayload};
 use super::outside_handler::{BackgroundThread, DrivingThread, go_outside, server};
-use super::run_handlers::{AnswerState, in_outermost_handler};
+use super::run_handlers::AnswerState;
 use super::{HeldPayload, LinkPeer, Message};
-use crate::links::FrameKind;
+use crate::frame::{ArrivedFrame, FrameKind};
+use crate::in_handler::in_outermost_handler;
 use crate::links::core::LinksCore;
-use crate::links::frame::ArrivedFrame;
 use crate::slots::SlotKey;
 
 /// A message that has arrived, as its handler gets it: the handler reads it, keeps its data, and

@@ -15,9 +15,8 @@ use super::answer::NoReply;
 use super::deliver::call_of;
 use super::fault::{Fault, planted};
 use super::request::ReplyAddress;
-use crate::links::frame::ArrivedFrame;
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
 use crate::links::state::LinksState;
-use crate::links::{FrameHead, FrameKind};
 use crate::slots::SlotKey;
 
 /// Flag in the number of a request: the request keeps the order, and has a place if it has data.

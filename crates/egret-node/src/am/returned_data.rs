@@ -16,11 +16,9 @@ use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::request::ReplyAddress;
 use super::{MessageError, Undelivered};
-use crate::flow::{FlowId, cost};
-use crate::links::frame::ArrivedFrame;
-use crate::links::placement::InflowKey;
+use crate::flow::{FlowId, InflowKey, cost};
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind, LinkLane};
 use crate::links::state::LinksState;
-use crate::links::{FrameHead, FrameKind, LinkLane};
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -1,16 +1,13 @@
 //! Running handlers.
 
-use std::cell::Cell;
 use std::sync::Arc;
-
-use egret_net::vi::contained;
 
 use super::Undelivered;
 use super::bundle::{Handling, Upcall, UpcallHandler, UpcallKind};
 use super::request::{ReplyAddress, Request};
-use crate::links::FrameHead;
+use crate::frame::{ArrivedFrame, FrameHead};
+use crate::in_handler::{as_handler, to_end};
 use crate::links::core::LinksCore;
-use crate::links::frame::ArrivedFrame;
 use crate::links::state::LinksState;
 
 /// How far a handler is with its answer.
@@ -61,42 +58,6 @@ fn drop_unused(unused: Option<UpcallHandler>) {
     }
 }
 
-/// Whether the calling thread runs a handler: of a message or an answer, of an endpoint's errors
-/// or ends, or of a [signature](super::Signature).
-///
-/// Other messages wait for a handler, so it must not wait itself. On its thread, for the links
-/// of any nic, these answer `InHandler`, whatever their deadline:
-///
-/// | call | inside a handler |
-/// |---|---|
-/// | [`RemoteEndpoint::wait_call`](super::RemoteEndpoint::wait_call), [`wait_call_with`](super::RemoteEndpoint::wait_call_with), [`try_call_with`](super::RemoteEndpoint::try_call_with), [`wait_ask`](super::RemoteEndpoint::wait_ask), [`Endpoint::wait_move_to`](super::Endpoint::wait_move_to) | `InHandler` always, and nothing is sent or moved |
-/// | [`RemoteEndpoint::wait_send`](super::RemoteEndpoint::wait_send), [`wait_request`](super::RemoteEndpoint::wait_request), [`wait_room`](super::RemoteEndpoint::wait_room) | done if the window has room now, else `InHandler`, and nothing is sent |
-/// | [`Call::wait`](super::Call::wait), [`wait_reply`](super::Call::wait_reply), [`RemoteEndpoint::wait_get`](super::RemoteEndpoint::wait_get), [`wait_put`](super::RemoteEndpoint::wait_put) | the answer if it is there now, else `InHandler`; a get or put has been sent then |
-/// | [`Endpoint::wait_map`](super::Endpoint::wait_map), [`wait_map_with`](super::Endpoint::wait_map_with), [`Links::wait_connect`](crate::Links::wait_connect), [`Links::wait_channel`](crate::Links::wait_channel), [`Links::wait_path`](crate::Links::wait_path) | `InHandler`, unless there is a link and nothing to ask for |
-/// | the waits of channels: listeners, writers, readers, messages | what can be done now, else `InHandler` |
-/// | [`Links::drive`](crate::Links::drive), [`serve`](crate::Links::serve) | returns at once what `done` says |
-/// | [`Links::block_on`](crate::Links::block_on) | panics, unless the future is ready |
-/// | [`Links::close_because`](crate::Links::close_because) | begins, and whoever drives goes on |
-///
-/// What a handler does instead: it waits [outside](super::Request::outside), or answers [later](super::Request::later) from a thread
-/// that may wait; it sends by `try_request` and `try_send`, and has the answer
-/// [name a handler](super::Request::reply_with) or its [`Call`](super::Call) awaited elsewhere.
-///
-/// ```
-/// assert!(!egret_node::am::in_handler(), "this thread runs no handler, and may wait");
-/// ```
-#[must_use]
-#[inline]
-pub fn in_handler() -> bool {
-    HANDLERS.get() > 0
-}
-
-/// Whether the calling thread runs one handler, which no other handler of that thread has caused.
-#[inline]
-pub(super) fn in_outermost_handler() -> bool {
-    HANDLERS.get() == 1
-}
-
 /// Runs the handler of an upcall.
 #[inline]
 fn run(core: &Arc<LinksCore>, upcall: &mut Upcall) {
@@ -129,20 +90,20 @@ fn tell(core: &Arc<LinksCore>, upcall: &mut Upcall) {
             call(core, move |request| handler(request), from, arrived, &mut upcall.handling);
         }
         (UpcallKind::Returned { arrived, .. }, Some(UpcallHandler::OnError(handler))) => {
-            guarded(|| handler(Undelivered::of_returned(arrived)));
+            as_handler(|| handler(Undelivered::of_returned(arrived)));
         }
         (UpcallKind::Undelivered(_), Some(UpcallHandler::OnError(handler))) => {
             if let UpcallKind::Undelivered(undelivered) = std::mem::take(&mut upcall.what) {
-                guarded(|| handler(*undelivered));
+                as_handler(|| handler(*undelivered));
             }
         }
         (UpcallKind::Ended(_), Some(UpcallHandler::OnEnd(handler))) => {
             if let UpcallKind::Ended(ended) = std::mem::take(&mut upcall.what) {
-                guarded(|| handler(*ended));
+                as_handler(|| handler(*ended));
             }
         }
         (UpcallKind::Path { peer, bytes, .. }, Some(UpcallHandler::Path(handler))) => {
-            guarded(|| handler(peer, bytes));
+            as_handler(|| handler(peer, bytes));
         }
         (UpcallKind::Closed, run @ Some(UpcallHandler::Drop(_))) => {
             if let Some(UpcallHandler::Drop(table)) = run.take() {
@@ -166,56 +127,9 @@ fn call(
     let count = arrived.read_words(&mut words);
     let words = &words[..count];
     let request = Request { core, from, words, arrived, handling: &mut *handling };
-    if !guarded(|| handler(request)) && handling.answer == AnswerState::Missing {
+    if !as_handler(|| handler(request)) && handling.answer == AnswerState::Missing {
         handling.answer = AnswerState::Panicked;
     }
-}
-
-/// Runs code of the program as a handler: waits in it fail with `InHandler`.
-pub(crate) fn as_handler(does: impl FnOnce()) {
-    guarded(does);
-}
-
-/// Runs a handler; whether it came to its end.
-#[inline]
-fn guarded(handler: impl FnOnce()) -> bool {
-    let before = HANDLERS.get();
-    HANDLERS.set(before + 1);
-    let _inside = HandlerDepth(before);
-    to_end(handler)
-}
-
-/// Restores the thread's count of running handlers when it is dropped.
-pub(super) struct HandlerDepth(u32);
-
-impl HandlerDepth {
-    /// Sets the count to 0: the thread is [outside](super::outside_handler) of its handlers.
-    #[inline]
-    pub(super) fn none() -> Self {
-        Self(HANDLERS.replace(0))
-    }
-}
-
-impl Drop for HandlerDepth {
-    #[inline]
-    fn drop(&mut self) {
-        HANDLERS.set(self.0);
-    }
-}
-
-/// Runs code of the program, and contains its panics. Returns whether it came to its end.
-#[inline]
-pub(crate) fn to_end(does: impl FnOnce()) -> bool {
-    let ended = contained(does).is_some();
-    if !ended {
-        tracing::error!("a handler panicked");
-    }
-    ended
-}
-
-thread_local! {
-    /// Handlers that run on the thread, each inside of the one before.
-    static HANDLERS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Handlers that a thread runs in a row before it receives again.

@@ -11,8 +11,8 @@ use super::call::{CallOutcome, PendingParts};
 use super::deliver::CALLS_MAX;
 use super::message::ReceivedPayload;
 use super::{Call, CallReply, CallState, MessageError, RemoteEndpoint};
+use crate::frame::{FrameHead, FrameKind};
 use crate::links::state::LinksState;
-use crate::links::{FrameHead, FrameKind};
 use crate::slots::SlotKey;
 
 /// What is done to a segment.

@@ -9,7 +9,7 @@ use egret_net::rt::Deadline;
 
 use super::endpoint::NAME_MAX;
 use super::{Endpoint, Message, MessageError, RemoteEndpoint, Request};
-use crate::links::FrameHead;
+use crate::frame::FrameHead;
 use crate::links::control::{HandlerTypes, TypeName};
 
 /// The name and types of a handler, known to both sides.

@@ -5,38 +5,14 @@
 //! Repeated names: `Fault`, one for each module with planted faults.
 
 egret_net::faults! {
-    /// Ways to get it wrong.
+    /// Faults in channels.
     pub(crate) enum Fault {
-        /// What a flow held when it was closed is not free again.
-        Leaky,
-        /// A flow may hold whatever is free.
-        Greedy,
-        /// Who asks gets more, whether it is read or not.
-        Stuffed,
-        /// What was guaranteed is not set aside.
-        Unreserved,
-        /// Who is first takes the shares of others.
-        Unshared,
-        /// A piece of any size is waited for.
-        Believed,
-        /// What others hold makes a piece too large that its sender's share has room for.
-        Floored,
-        /// Nobody looks whether a peer had credit for what it sends.
-        Unchecked,
-        /// A writer does not look at its credit.
-        Spendthrift,
         /// What is dropped unread is not granted again.
         DroppedCharged,
         /// An abort ends the message after the one it is for.
         LateAbort,
         /// The parts that a writer had not sent go out after the abort.
         AbortedSent,
-        /// A want is not heard if the credit crosses it.
-        WantForgotten,
-        /// Credit that nobody uses is not asked for when others wait for it.
-        NotRecalled,
-        /// What was granted for a piece is asked back at once.
-        AskedBack,
         /// A refused piece takes the channel with it.
         RefusalKept,
         /// The message that was posted last goes first.

@@ -6,7 +6,7 @@ use egret_net::buf::Buf;
 
 use super::fault::{Fault, planted};
 use crate::flow::{FRAME_BYTES, FlowId, Inflows, cost};
-use crate::links::FrameKind;
+use crate::frame::FrameKind;
 
 /// The reader's end of one channel.
 ///

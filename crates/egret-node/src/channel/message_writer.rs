@@ -12,7 +12,7 @@ use egret_net::vi::Segment;
 use super::error::ChannelError;
 use super::outflow::{ChannelOutflow, WriteHalt};
 use super::writer::{ChannelWriter, stopped, stopped_lent};
-use crate::am::in_handler;
+use crate::in_handler::in_handler;
 use crate::links::clock::DeadlineClock;
 use crate::links::core::WaitStopped;
 use crate::links::state::LinksState;

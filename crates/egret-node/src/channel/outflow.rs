@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::fault::{Fault, planted};
 use crate::flow::{NeverFits, Outflow, ReceiverNotice};
-use crate::links::{FrameHead, FrameKind};
+use crate::frame::{FrameHead, FrameKind};
 
 /// The writer's end of one channel.
 ///

@@ -13,8 +13,8 @@ use egret_net::vi::Segment;
 use super::error::ChannelError;
 use super::fault::{Fault, planted};
 use super::outflow::{ChannelOutflow, WriteHalt};
-use crate::links::wakers::{DeferredWaker, under};
 use crate::links::{Fate, LinkError};
+use crate::wakers::{DeferredWaker, under};
 
 /// A message to be [posted](super::ChannelWriter::post). A dropped post is not sent.
 ///

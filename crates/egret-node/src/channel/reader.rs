@@ -14,8 +14,8 @@ use crate::flow::SizedPools;
 use crate::links::LinkError;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::state::LinksState;
-use crate::links::wakers::{WakerList, under};
-use crate::node::NodeId;
+use crate::pool::NodeId;
+use crate::wakers::{WakerList, under};
 
 /// Accepts the channels that other nodes open by a name; made by
 /// [`Links::listen`](crate::Links::listen). [`ChannelWriter`](super::ChannelWriter) has an example.

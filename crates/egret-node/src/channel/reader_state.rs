@@ -6,8 +6,8 @@ use super::error::ChannelError;
 use super::inflow::{ChannelInflow, MessageBegin, NextPart, PartMemory};
 use crate::flow::cost;
 use crate::links::LinkError;
-use crate::links::wakers::WakerList;
 use crate::slots::SlotKey;
+use crate::wakers::WakerList;
 
 /// A channel that is read here.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use egret_net::vi::Descriptor;
 use super::control::ChannelControl;
 use super::inflow::PartMemory;
 use super::table::ChannelOutput;
+use crate::flow::InflowKey;
+use crate::frame::{ArrivedFrame, FrameKind, LinkLane};
 use crate::links::core::LinksCore;
-use crate::links::frame::ArrivedFrame;
-use crate::links::placement::InflowKey;
 use crate::links::state::LinksState;
-use crate::links::{Fate, FrameKind, LinkError, LinkLane};
+use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -11,13 +11,13 @@ use super::inflow::{ChannelInflow, NO_CHANNEL, PartMemory, TWICE};
 use super::outflow::ChannelOutflow;
 use super::reader_state::ReaderState;
 use super::writer_state::WriterState;
-use crate::flow::{FlowId, FlowName, Inflows, ReceiverNotice};
+use crate::flow::{FlowId, FlowName, InflowKey, Inflows, ReceiverNotice};
+use crate::frame::{FrameHead, FrameKind};
 use crate::links::control as link;
 use crate::links::link_side::LinkSide;
-use crate::links::placement::InflowKey;
-use crate::links::wakers::DeferredWaker;
-use crate::links::{Fate, FrameHead, FrameKind, LinkError};
+use crate::links::{Fate, LinkError};
 use crate::slots::{SlotKey, SlotTable};
+use crate::wakers::DeferredWaker;
 
 /// All channels of a node.
 #[derive(Debug)]

@@ -11,9 +11,10 @@ use super::outflow::ChannelOutflow;
 use super::post::{Post, PostOutcome, PostQueue};
 use super::table::remember;
 use crate::flow::SenderNotice;
-use crate::links::wakers::DeferredWaker;
-use crate::links::{Fate, FrameHead, FrameKind, LinkError};
+use crate::frame::{FrameHead, FrameKind};
+use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
+use crate::wakers::DeferredWaker;
 
 /// A channel that is written here.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;
 
-use crate::channel::fault::{Fault, planted};
+use super::fault::{Fault, planted};
 use crate::slots::{SlotKey, SlotTable};
 
 /// The bytes that a node takes from others before its program does, and who has them.
@@ -58,6 +58,13 @@ pub struct FlowBudget {
 /// By whom flows come. The number says nothing but who is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
+
+impl From<SlotKey> for PeerId {
+    /// The peer of a link.
+    fn from(link: SlotKey) -> Self {
+        Self(link.to_bits())
+    }
+}
 
 /// Something that bytes come by: a channel to read, a mapping that data is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::fault::{Fault, planted};
 use super::{FlowBudget, FlowId, FlowNoRoom, PeerId, ReceiverNotice, SenderNotice, cost};
-use crate::channel::fault::{Fault, planted};
-use crate::links::placement::InflowKey;
 use crate::slots::SlotKey;
 
 /// All flows that come to a node.
@@ -20,6 +19,17 @@ pub(crate) struct Inflows {
     above: BTreeSet<FlowId>,
     /// What senders are to be told.
     out: VecDeque<(FlowId, ReceiverNotice)>,
+}
+
+/// A flow to this side, by the number that this side gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum InflowKey {
+    /// Bulk messages for an endpoint of this side, by the slot of the mapping.
+    Requests(u32),
+    /// Bulk replies to an endpoint of this side, by the number of its mapping.
+    Replies(u32),
+    /// A channel that is read here, by its slot.
+    Channel(u32),
 }
 
 #[derive(Debug, Default)]

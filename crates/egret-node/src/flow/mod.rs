@@ -4,6 +4,7 @@
 //! of channels flows.
 
 mod budget;
+pub(crate) mod fault;
 pub(crate) mod inflows;
 mod notices;
 mod outflow;
@@ -12,7 +13,7 @@ mod sized_pools;
 mod tests;
 
 pub use budget::{FlowBudget, FlowId, FlowNoRoom, FlowTerms, NeverFits, PeerId};
-pub(crate) use inflows::Inflows;
+pub(crate) use inflows::{InflowKey, Inflows};
 pub(crate) use notices::{FlowName, ReceiverNotice, SenderNotice};
 pub(crate) use outflow::Outflow;
 pub use sized_pools::{SizedPoolStats, SizedPools};

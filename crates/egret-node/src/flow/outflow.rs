@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use egret_net::vi::Descriptor;
 
+use super::fault::{Fault, planted};
 use super::{NeverFits, ReceiverNotice, SenderNotice, cost};
-use crate::channel::fault::{Fault, planted};
-use crate::links::{FrameHead, FrameKind};
+use crate::frame::{FrameHead, FrameKind};
 
 /// The sender's end of one flow: frames go in their order, each when there is credit for it.
 #[derive(Debug, Default)]

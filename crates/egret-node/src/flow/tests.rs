@@ -5,8 +5,8 @@ use std::sync::Arc;
 use egret_net::rt;
 use proptest::prelude::*;
 
+use super::fault::{Fault, caught};
 use super::*;
-use crate::channel::fault::{Fault, caught};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use egret_net::rt::Instant;
 
 use super::Links;
 use super::state::LinksState;
-use super::wakers::DeferredWaker;
+use crate::wakers::DeferredWaker;
 
 impl Links {
     /// Wakes a task at a moment. The thread or event loop that drives the links then wakes the task,

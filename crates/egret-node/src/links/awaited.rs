@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use egret_net::sync::Mutex;
 
-use crate::am::in_handler;
+use crate::in_handler::in_handler;
 
 /// A call that is awaited by the future which a thread runs by [`Links::block_on`](crate::Links::block_on), until this is dropped; for the
 /// layer above, which has that thread run what belongs to the same chain of calls.

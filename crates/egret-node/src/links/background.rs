@@ -16,7 +16,8 @@ use egret_net::rt::{self, Thread};
 use egret_net::sync::{DutyTask, Employment, Mutex, Roster, RosterOrder};
 
 use super::core::LinksCore;
-use crate::am::{DrivingScope, DrivingThread, go_outside, server, to_end};
+use crate::am::{DrivingScope, DrivingThread, go_outside, server};
+use crate::in_handler::to_end;
 
 /// The threads in the background.
 #[derive(Debug, Default)]

@@ -13,12 +13,12 @@ use egret_net::vi::PublicKey;
 
 use super::core::{LinksCore, WaitStopped};
 use super::state::LinksState;
-use super::wakers::WakerList;
 use crate::am::fault::{Fault, planted};
 use crate::am::{UpcallKind, run_jobs};
 use crate::links::LinkError;
 use crate::links::control::{LinkControl, WHY_MAX};
 use crate::slots::SlotKey;
+use crate::wakers::WakerList;
 
 /// The closing of all links, while it is under way.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use egret_net::vi::{
     Trust, Vi, ViError, ViId,
 };
 
-use super::{Fate, FrameHead, FrameKind, LinkCounters, LinkLane};
+use super::{Fate, LinkCounters};
+use crate::frame::{FrameHead, FrameKind, LinkLane};
 use std::collections::VecDeque;
 
 /// The connection of a link.

@@ -15,10 +15,10 @@ use super::opening::LinkOpening;
 use super::options::LinksOptions;
 use super::path::PathTable;
 use super::state::LinksState;
-use super::wakers::StateLock;
 use crate::am::MessageError;
 use crate::flow::SizedPools;
 use crate::links::LinkError;
+use crate::links::state_lock::StateLock;
 
 /// What all handles to the links of a nic share.
 pub(crate) struct LinksCore {

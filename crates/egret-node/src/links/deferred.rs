@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::core::LinksCore;
-use super::wakers::wakes;
-use crate::am::in_handler;
+use crate::in_handler::in_handler;
+use crate::wakers::wakes;
 
 /// Runs `body`, which may poll links. Handlers that would run inside `body` run after it, on this thread:
 /// for code that holds a lock which handlers may take too. In a handler they are left to the driver.

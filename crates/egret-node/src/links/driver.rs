@@ -18,9 +18,10 @@ use super::clock::DeadlineClock;
 use super::core::{LinksCore, WaitStopped};
 use super::deferred::is_later;
 use super::state::LinksState;
-use super::wakers::wakes;
 use crate::am::fault::{Fault, planted};
-use crate::am::{DrivingScope, DrivingThread, Upcall, in_handler, run_jobs, server};
+use crate::am::{DrivingScope, DrivingThread, Upcall, run_jobs, server};
+use crate::in_handler::in_handler;
+use crate::wakers::wakes;
 
 impl LinksCore {
     /// Drives the links, or has them driven, until `ready` has something, at the latest

@@ -2,9 +2,8 @@
 
 use super::state::LinksState;
 use crate::am::MappingPhase;
-use crate::flow::{FlowId, FlowName, ReceiverNotice, SenderNotice};
+use crate::flow::{FlowId, FlowName, InflowKey, ReceiverNotice, SenderNotice};
 use crate::links::control::LinkControl;
-use crate::links::placement::InflowKey;
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -6,9 +6,9 @@ use super::allow_list::LinkAdmission;
 use super::link_side::LinkSide;
 use super::opening::{CROSSED_AGAIN, LinkAttempt, Stranger};
 use super::state::LinksState;
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
+use crate::links::LinkError;
 use crate::links::control::{LinkControl, LinkHello, VERSION};
-use crate::links::frame::ArrivedFrame;
-use crate::links::{FrameHead, FrameKind, LinkError};
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -8,10 +8,11 @@ use egret_net::vi::{Descriptor, PublicKey};
 
 use super::core::LinksSetup;
 use crate::am::LinkMappings;
+use crate::frame::{FrameHead, FrameKind, LinkLane};
+use crate::links::LinkError;
 use crate::links::connection::LinkConnection;
 use crate::links::control::LinkControl;
 use crate::links::placement::Placement;
-use crate::links::{FrameHead, FrameKind, LinkError, LinkLane};
 
 /// One side of a link.
 #[derive(Debug)]

@@ -17,7 +17,6 @@ mod deferred;
 pub(crate) mod driver;
 mod error;
 mod flows;
-pub(crate) mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../fuzz/models/egret-node/links/fuzzing.rs"]
 pub(crate) mod fuzzing;
@@ -29,11 +28,11 @@ mod path;
 pub(crate) mod placement;
 mod receive;
 pub(crate) mod state;
+mod state_lock;
 mod table;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod wakers;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -48,7 +47,6 @@ pub use deferred::handlers_later;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, PublicKey, Trust};
 pub use error::{Fate, LinkError};
-pub(crate) use frame::{FrameHead, FrameKind, LinkLane};
 pub use options::LinksOptions;
 pub use path::{PATH_MAX, Path};
 pub use task::Task;

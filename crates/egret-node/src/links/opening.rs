@@ -20,12 +20,12 @@ use super::core::{LinksCore, LinksSetup, WaitStopped, WakeFlag};
 use super::link_side::LinkSide;
 use super::state::LinksState;
 use super::table::ConnectionOwner;
-use super::wakers::WakerList;
 use crate::links::LinkError;
 use crate::links::connection::{LinkConnection, post_receives};
 use crate::links::control::{LinkControl, LinkHello, VERSION};
 use crate::links::placement::Placement;
 use crate::slots::{SlotKey, SlotTable};
+use crate::wakers::WakerList;
 
 /// Links that are being made.
 pub(crate) struct LinkOpening {

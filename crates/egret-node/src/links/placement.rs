@@ -9,26 +9,15 @@ use egret_net::buf::Buf;
 use egret_net::vi::DirectPlacement;
 
 use super::control::CONTROL_MAX;
-use super::{FrameHead, FrameKind};
 use crate::am::MEDIUM_MAX;
 use crate::flow::inflows::NO_CREDIT;
-use crate::flow::{SizedPools, cost};
+use crate::flow::{InflowKey, SizedPools, cost};
+use crate::frame::{FrameHead, FrameKind};
 
 /// Chooses memory for the messages of a peer. Called by the fabric, under its locks.
 pub(crate) struct Placement {
     depot: Arc<SizedPools>,
     flows: Mutex<BTreeMap<InflowKey, PlacedFlow>>,
-}
-
-/// A flow to this side, by the number that this side gave it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum InflowKey {
-    /// Bulk messages for an endpoint of this side, by the slot of the mapping.
-    Requests(u32),
-    /// Bulk replies to an endpoint of this side, by the number of its mapping.
-    Replies(u32),
-    /// A channel that is read here, by its slot.
-    Channel(u32),
 }
 
 struct PlacedFlow {

@@ -4,10 +4,9 @@ use egret_net::vi::{Drain, EAGER_MAX, ViId};
 
 use super::state::LinksState;
 use super::table::ConnectionOwner;
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind, LinkLane};
 use crate::links::connection::PART;
 use crate::links::control::{CONTROL_MAX, LinkControl};
-use crate::links::frame::ArrivedFrame;
-use crate::links::{FrameHead, FrameKind, LinkLane};
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -16,14 +16,14 @@ use super::core::LinksSetup;
 use super::opening::LinkOpening;
 use super::path::PathTable;
 use super::table::{ConnectionOwner, ConnectionOwners, LinkTable};
-use super::wakers::WakerList;
 use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, Upcall};
 use crate::channel::table::ChannelTable;
 use crate::flow::{FlowBudget, FlowTerms, Inflows};
-use crate::links::frame::ArrivedFrame;
-use crate::links::{Fate, FrameHead, FrameKind, LinkCounters, LinkError, LinkLane};
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind, LinkLane};
+use crate::links::{Fate, LinkCounters, LinkError};
 use crate::slots::{SlotKey, SlotTable};
+use crate::wakers::WakerList;
 
 /// The state of the links of a nic. Each part has a file with its type and rules; the methods of this
 /// type are those that concern several parts.

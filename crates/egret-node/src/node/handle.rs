@@ -10,14 +10,12 @@ use std::task::{Context, Waker};
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
 
-use super::event::drive;
 use super::open::OpenedFabrics;
 use super::route::{candidates, explain};
 use super::view::PoolWatch;
-use super::{
-    Departure, Events, Explanation, Member, NodeError, NodeId, Properties, RegistryRequests, Route,
-};
+use super::{Explanation, RegistryRequests, Route};
 use crate::am::{Endpoint, RemoteEndpoint};
+use crate::pool::{Departure, Events, Member, NodeError, NodeId, Properties, drive};
 use crate::{Alarm, Links};
 
 /// What can be done with a node; from [`Node::handle`](super::Node::handle), and what a

@@ -14,14 +14,12 @@ use super::handle::NodeHandle;
 use super::names::answer;
 use super::open::OpenedFabrics;
 use super::view::{PoolWatch, RegistryFollow};
-use super::{
-    Config, FabricOffer, JoinError, Node, NodeError, NodeId, RegistryRefusal, panic, place,
-};
-use crate::am::{Endpoint, EndpointName, Message, RemoteEndpoint, in_handler};
-use crate::registry::wire::{
-    ASK, ENDPOINT, JoinRequest, RegistryAnswer, RegistryQuestion, VERSION,
-};
-use crate::settings::SettingKey;
+use super::{Node, panic, place};
+use crate::am::{Endpoint, EndpointName, Message, RemoteEndpoint};
+use crate::in_handler::in_handler;
+use crate::pool::wire::{ASK, ENDPOINT, JoinRequest, RegistryAnswer, RegistryQuestion, VERSION};
+use crate::pool::{FabricOffer, JoinError, NodeError, NodeId, RegistryRefusal};
+use crate::settings::{Config, SettingKey};
 use crate::{Alarm, Links};
 
 /// A node that is joining: a future of the [`Node`]; made by [`Node::begin_join`]. Dropping it gives up.

@@ -35,18 +35,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod config;
-mod error;
-mod event;
 mod handle;
-mod id;
 mod join;
-mod join_error;
 mod names;
 mod open;
 mod panic;
 mod place;
-mod properties;
 mod route;
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -55,24 +49,22 @@ mod view;
 use std::ops::Deref;
 use std::time::Duration;
 
-pub use config::Config;
 use egret_net::rt::{self, Deadline, Instant};
-pub use error::{NodeError, RegistryRefusal};
-pub(crate) use event::EventSource;
-pub use event::{Departure, Event, Events};
 pub use handle::{FabricInfo, NodeHandle, NodePart};
-pub use id::{FabricOffer, Member, NodeId};
 pub use join::Joining;
-pub use join_error::JoinError;
 pub use names::{Binding, RegistryReply, RegistryRequests};
 #[doc(hidden)]
 pub use panic::describe_panics;
-pub use properties::{Latency, Properties, Property};
 pub use route::{Explanation, Route};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use view::FuzzedView;
 
-use crate::registry::wire::RegistryQuestion;
+use crate::pool::wire::RegistryQuestion;
+pub use crate::pool::{
+    Departure, Event, Events, FabricOffer, JoinError, Latency, Member, NodeError, NodeId,
+    Properties, Property, RegistryRefusal,
+};
+pub use crate::settings::config::Config;
 
 /// A member of a pool: what a [`NodeHandle`] can do, and the membership. Dropped, the node leaves, which
 /// takes a second at most; dropped by a panic, it fails, and the other nodes receive the panic's

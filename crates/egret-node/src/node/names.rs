@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 
-use super::event::GLANCE;
-use super::{NodeError, NodeHandle, NodeId, RegistryRefusal};
-use crate::am::{Call, CallReply, Message, MessageError, in_handler};
-use crate::registry::limits::NAME_MAX;
-use crate::registry::wire::{ASK, RegistryAnswer, RegistryQuestion, VERSION};
+use super::NodeHandle;
+use crate::am::{Call, CallReply, Message, MessageError};
+use crate::in_handler::in_handler;
+use crate::pool::wire::{ASK, NAME_MAX, RegistryAnswer, RegistryQuestion, VERSION};
+use crate::pool::{GLANCE, NodeError, NodeId, RegistryRefusal};
 
 /// The value of a bound name; the [module](super) has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]

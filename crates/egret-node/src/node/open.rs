@@ -6,8 +6,8 @@ use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt;
 use egret_net::vi::{Encrypt, Identity, Nic, NicOptions, Trust, Wait};
 
-use super::{Config, JoinError, Properties};
-use crate::settings::{FabricList, SettingKey, Settings};
+use crate::pool::{JoinError, Properties};
+use crate::settings::{Config, FabricList, SettingKey, Settings};
 use crate::{Links, LinksOptions};
 
 /// The fabrics that a node has opened.

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use egret_net::vi::{Address, PublicKey, Vi};
 
-use super::{FabricOffer, Member, NodeId, place};
+use super::place;
 use crate::Links;
+use crate::pool::{FabricOffer, Member, NodeId};
 
 /// The route to a node: the links to use, and the node's host there. The link itself is made at first
 /// use. The [module](super) has an example.
@@ -140,7 +141,7 @@ pub(super) fn explain(here: &Member, there: &Member, skipped: &[(String, String)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Properties;
+    use crate::pool::Properties;
 
     fn member(rank: u32, machine: &str, fabrics: &[&str]) -> Member {
         let is = |name: &str| Properties::network().same_machine(name == "shm");

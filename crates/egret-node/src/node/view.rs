@@ -9,13 +9,13 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
 use egret_net::vi::PublicKey;
 
-use super::event::{Departure, Event, EventSource};
-use super::{FabricOffer, Member, NodeId};
 use crate::Links;
 use crate::am::{Endpoint, Message, MessageError, RemoteEndpoint, Request};
-use crate::links::wakers::{WakerList, under};
-use crate::registry::limits::TOLD_MAX;
-use crate::registry::wire::{ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, VERSION};
+use crate::pool::wire::{
+    ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, TOLD_MAX, VERSION,
+};
+use crate::pool::{Departure, Event, EventSource, FabricOffer, Member, NodeId};
+use crate::wakers::{WakerList, under};
 
 /// A node's side of the protocol with the registry.
 pub(crate) struct PoolWatch {

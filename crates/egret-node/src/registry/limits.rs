@@ -1,13 +1,9 @@
 //! Limits of what the registry keeps for its nodes.
 
 use super::fault::{Fault, planted};
-use super::wire::{JoinRequest, LogEntry};
-use crate::node::RegistryRefusal;
+use crate::pool::RegistryRefusal;
+use crate::pool::wire::{JoinRequest, LogEntry, SHARE_MIN};
 
-/// Nodes of a pool.
-pub(crate) const SIZE_MAX: u32 = 65_536;
-/// Bytes of a name.
-pub(crate) const NAME_MAX: usize = 255;
 /// Bytes that a name is bound to: a request with them and the name is one message.
 pub(crate) const BOUND_MAX: usize = 3 << 10;
 /// Names that a node has bound.
@@ -16,11 +12,8 @@ pub(super) const NAMES_MAX: usize = 4096;
 pub(super) const WAITS_MAX: usize = 1024;
 /// Bytes of a node's description of itself, and at most a quarter of the [share] of its rank.
 const MEMBER_MAX: usize = 16 << 10;
-/// Bytes of the log: about 200,000 lives. Each rank has its share, of `SHARE_MIN` at least.
+/// Bytes of the log: about 200,000 lives. Each rank has its share, of [`SHARE_MIN`] at least.
 const LOG_MAX: usize = 64 << 20;
-const SHARE_MIN: usize = 4 << 10;
-/// Bytes of the longest log: all ranks have their shares, and a life and an end that went beyond.
-pub(crate) const TOLD_MAX: usize = 2 * SHARE_MIN * SIZE_MAX as usize;
 /// Bytes of a reason, at least and at most; and a sixteenth of the share of its rank.
 const TEXT_MIN: usize = 256;
 const TEXT_MAX: usize = 1 << 10;

@@ -19,7 +19,7 @@ mod fault;
 #[doc(hidden)]
 #[path = "../../../../fuzz/models/egret-node/registry/fuzzing.rs"]
 pub mod fuzzing;
-pub(crate) mod limits;
+mod limits;
 mod names;
 mod operator;
 mod options;
@@ -28,7 +28,6 @@ mod serve;
 mod state;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
 
 use std::sync::Arc;
 
@@ -40,7 +39,8 @@ pub use options::RegistryOptions;
 
 use self::serve::RegistryServer;
 use crate::flow::FlowTerms;
-use crate::node::{Config, Events, JoinError};
+use crate::pool::{Events, JoinError};
+use crate::settings::config::Config;
 use crate::{Links, LinksOptions};
 
 /// The registry of one pool. Dropping it closes it. The [module](self) has an example.

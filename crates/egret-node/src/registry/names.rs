@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use egret_net::rt::Instant;
 
 use super::fault::{Fault, planted};
-use super::limits::{BOUND_MAX, NAME_MAX, NAMES_MAX, WAITS_MAX};
+use super::limits::{BOUND_MAX, NAMES_MAX, WAITS_MAX};
 use super::state::Ticket;
-use super::wire::RegistryAnswer;
-use crate::node::{NodeId, RegistryRefusal};
+use crate::pool::wire::{NAME_MAX, RegistryAnswer};
+use crate::pool::{NodeId, RegistryRefusal};
 
 /// Bound names, and waits for names.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use egret_net::vi::{Identity, Secret};
 
 use super::RegistryOptions;
-use crate::node::JoinError;
+use crate::pool::JoinError;
 use crate::settings::read_secret_file;
 
 /// The secret of a pool and the key pair of its registry, which were made together and which the

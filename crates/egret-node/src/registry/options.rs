@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use egret_net::vi::{Identity, NicOptions, Secret};
 
-use super::limits::{NAME_MAX, SIZE_MAX};
 use super::state::PoolTerms;
-use crate::node::JoinError;
+use crate::pool::JoinError;
+use crate::pool::wire::{NAME_MAX, SIZE_MAX};
 
 /// The options of a registry; [`Registry`](super::Registry) and [`Operator`](super::Operator) have
 /// examples.

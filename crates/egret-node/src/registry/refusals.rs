@@ -6,8 +6,8 @@ use std::mem::{Discriminant, discriminant};
 use egret_net::rt::{Instant, LogLimit};
 
 use super::limits::log_text;
-use super::wire::RegistryQuestion;
-use crate::node::RegistryRefusal;
+use crate::pool::RegistryRefusal;
+use crate::pool::wire::RegistryQuestion;
 
 /// Logs refusals, at a limited rate for each reason: a node that repeats its request neither fills the
 /// log nor keeps other reasons out of it.

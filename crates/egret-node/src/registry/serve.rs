@@ -10,11 +10,11 @@ use egret_net::sync::Mutex;
 
 use super::refusals::{QuestionSummary, RefusalLog};
 use super::state::{LOOK, PoolTerms, RegistryState, Ticket};
-use super::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::Links;
 use crate::am::{EndedLink, Endpoint, LinkPeer, Message, ReplySlot, Request};
 use crate::links::LinkError;
-use crate::node::{Event, EventSource, JoinError, RegistryRefusal};
+use crate::pool::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
+use crate::pool::{Event, EventSource, JoinError, RegistryRefusal};
 
 /// The registry on its links.
 pub(super) struct RegistryServer {

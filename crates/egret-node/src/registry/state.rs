@@ -12,8 +12,8 @@ use egret_net::vi::PublicKey;
 use super::fault::{Fault, planted};
 use super::limits::{self, cut_reason};
 use super::names::BoundNames;
-use super::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
-use crate::node::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
+use crate::pool::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
+use crate::pool::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
 
 /// The members, the log of events, and the bound names.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionread, read};
 use zeroize::Zeroizing;
 
 use super::{Origin, SettingKey};
-use crate::node::JoinError;
+use crate::pool::JoinError;
 
 /// Starts `command` with a secret in a pipe, which the process finds by `EGRET_SECRET_FD`
 /// ([`Settings::read`](super::Settings::read)).

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::{SettingKey, secret};
-use crate::node::JoinError;
+use crate::pool::JoinError;
 
 /// Which file there is: the one that the environment names, which must be there, or the
 /// first that is.

@@ -14,6 +14,7 @@
 //! # Ok::<(), egret_node::node::JoinError>(())
 //! ```
 
+pub(crate) mod config;
 mod descriptor;
 mod file;
 mod known;
@@ -24,8 +25,9 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub(crate) use config::Config;
 pub use descriptor::{leave_secret, start_with_secret};
 use egret_net::vi::Secret;
 pub(crate) use known::SettingKey;
@@ -33,7 +35,8 @@ pub(crate) use secret::read as read_secret_file;
 pub(crate) use value::{FabricList, SettingValue};
 use zeroize::Zeroizing;
 
-use crate::node::JoinError;
+use crate::pool::JoinError;
+pub use crate::pool::Origin;
 
 /// The settings of a program; the [module](self) has an example.
 #[derive(Clone, Default)]
@@ -65,22 +68,6 @@ pub struct Setting {
     pub wrong: Option<String>,
 }
 
-/// Where the value of a setting comes from; the [module](self) has an example.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Origin {
-    /// The default.
-    Default,
-    /// A file.
-    File(PathBuf),
-    /// The environment.
-    Environment,
-    /// A pipe with this number, named by the environment.
-    Descriptor(u32),
-    /// The program's code.
-    Code,
-}
-
 /// All settings of this process, to be shown.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,18 +77,6 @@ pub struct SettingsReport {
     pub settings: Vec<Setting>,
     /// Variables of the environment that look like settings and are none.
     pub unknown: Vec<String>,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Environment => f.write_str("environment"),
-            Self::Descriptor(number) => write!(f, "descriptor {number}"),
-            Self::Code => f.write_str("program"),
-        }
-    }
 }
 
 impl Settings {

@@ -8,7 +8,7 @@ use std::path::Path;
 use egret_net::vi::{PublicKey, Secret};
 use zeroize::Zeroizing;
 
-use crate::node::JoinError;
+use crate::pool::JoinError;
 
 /// Reads a file with a secret.
 pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, JoinError> {

@@ -293,7 +293,7 @@ fn a_program_may_say_any_deadline() {
         (Duration::from_millis(1500), Duration::from_millis(1500)),
         (Duration::MAX, us(u64::MAX)),
     ] {
-        let config = crate::node::Config::new("p").deadline(Deadline::In(said));
+        let config = Config::new("p").deadline(Deadline::In(said));
         let deadline: Deadline = config.settings().needed(SettingKey::Deadline).unwrap();
         assert_eq!(deadline, Deadline::In(meant));
     }

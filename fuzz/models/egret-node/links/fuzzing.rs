@@ -13,10 +13,9 @@ use super::{Links, LinksOptions};
 use crate::am::{Call, Endpoint, EndpointName, Message, RemoteEndpoint};
 use crate::channel;
 use crate::flow::{FlowName, ReceiverNotice, SenderNotice};
+use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
 use crate::links::connection::OWN_BYTES;
 use crate::links::control::LinkControl;
-use crate::links::frame::ArrivedFrame;
-use crate::links::{FrameHead, FrameKind};
 use crate::slots::SlotKey;
 
 /// A peer sends these in the middle of a conversation. They must neither panic nor take

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use egret_net::rt::Instant;
 
-use super::limits::{NAME_MAX, NAMES_MAX, WAITS_MAX};
+use super::limits::{NAMES_MAX, WAITS_MAX};
 use super::state::{PoolTerms, RegistryState};
-use super::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
+
 use crate::node::FuzzedView;
+use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
 
 /// Peers ask anything, in any order: pieces of the input, each behind three bytes that say
 /// who asks, what happens before, and how long it is.

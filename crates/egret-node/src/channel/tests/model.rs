@@ -13,7 +13,7 @@ use crate::flow::{
     FlowBudget, FlowTerms, Inflows, PeerId, ReceiverNotice, SMALL_BYTES, SenderNotice, SizedPools,
     cost,
 };
-use crate::links::{FrameHead, FrameKind};
+use crate::frame::{FrameHead, FrameKind};
 
 /// Two nodes and the lanes between them.
 pub(super) struct Duct {

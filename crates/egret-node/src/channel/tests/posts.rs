@@ -12,7 +12,8 @@ use crate::channel::outflow::ChannelOutflow;
 use crate::channel::post::{Post, PostOutcome};
 use crate::channel::writer_state::WriterState;
 use crate::flow::{ReceiverNotice, cost};
-use crate::links::{Fate, FrameHead, FrameKind, LinkError};
+use crate::frame::{FrameHead, FrameKind};
+use crate::links::{Fate, LinkError};
 use crate::slots::SlotTable;
 
 /// A channel that may send so much.

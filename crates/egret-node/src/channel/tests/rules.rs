@@ -10,7 +10,7 @@ use crate::flow::{
     FRAME_BYTES, FlowBudget, FlowTerms, Inflows, NeverFits, PeerId, ReceiverNotice, SenderNotice,
     cost,
 };
-use crate::links::{FrameHead, FrameKind};
+use crate::frame::{FrameHead, FrameKind};
 
 fn reader() -> (ChannelInflow, Inflows) {
     let mut inflows = Inflows::new(FlowBudget::new(FlowTerms::of(1 << 20)));

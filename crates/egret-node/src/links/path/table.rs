@@ -22,8 +22,8 @@ use crate::links::core::LinksSetup;
 use crate::links::opening::{Accepting, accept};
 use crate::links::state::LinksState;
 use crate::links::table::ConnectionOwner;
-use crate::links::wakers::WakerList;
 use crate::slots::{SlotKey, SlotTable};
+use crate::wakers::WakerList;
 
 /// The paths of all links.
 pub(crate) struct PathTable {

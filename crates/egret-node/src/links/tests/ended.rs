@@ -157,7 +157,7 @@ fn what_a_handler_throws_holds_nothing_up_when_it_is_dropped() {
         let remote = map(&all, [1, 0], [0, 0]);
         let why = run(&all, remote.try_request(0).unwrap()).unwrap_err();
         assert_eq!(why, MessageError::Panicked);
-        assert!(!crate::am::in_handler(), "no handler runs");
+        assert!(!crate::in_handler::in_handler(), "no handler runs");
         let why = run(&all, remote.try_request((200, &[])).unwrap()).unwrap_err();
         assert!(matches!(why, MessageError::NoHandler { .. }), "the bundle is served: {why}");
     }

@@ -10,8 +10,8 @@ use super::ledger::Ledger;
 use super::world::{Node, step};
 use crate::am::{Call, Endpoint, EndpointName, Message, RemoteEndpoint, Request};
 use crate::flow::{FlowName, ReceiverNotice};
+use crate::frame::{FrameHead, FrameKind};
 use crate::links::LinksOptions;
-use crate::links::{FrameHead, FrameKind};
 
 fn flood(seed: u64, window: u32, level: Reliability, count: u64) {
     flood_with(seed, window, level, count, give);

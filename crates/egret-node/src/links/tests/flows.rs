@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::ended::{go_on, map, nodes, worlds};
 use crate::am::{Message, RemoteEndpoint, Request};
-use crate::channel::fault::{Fault, caught};
+use crate::flow::fault::{Fault, caught};
 
 const TAKEN: u8 = 100;
 

@@ -10,8 +10,8 @@ use super::ended::{go_on, map, nodes, worlds};
 use super::hostile::run;
 use super::world::Node;
 use crate::am::{Call, Message, MessageError, RemoteEndpoint, Request, Undelivered};
+use crate::flow::InflowKey;
 use crate::links::Links;
-use crate::links::placement::InflowKey;
 
 const NONE: u8 = 200;
 const KEPT: u8 = 100;

@@ -6,8 +6,8 @@ use egret_net::fabric::sim::Sim;
 
 use super::hostile::{Stage, hello, run, say, send};
 use super::world::step;
+use crate::frame::{FrameHead, FrameKind};
 use crate::links::control::{LinkControl, LinkHello, VERSION};
-use crate::links::{FrameHead, FrameKind};
 
 #[test]
 fn who_does_not_say_hello_is_sent_away() {

@@ -110,7 +110,7 @@ fn what_waits_inside_a_handler_says_so_and_sends_nothing() {
         said.push(to.wait_send((0, &[]), now) == Err(MessageError::InHandler));
         said.push(to.wait_room(now) == Err(MessageError::InHandler));
         said.push(!links.drive(now, || false));
-        *done.lock().unwrap() = crate::am::in_handler();
+        *done.lock().unwrap() = crate::in_handler::in_handler();
     });
     trigger.try_send((50, &[])).unwrap();
     let began = sim.elapsed();

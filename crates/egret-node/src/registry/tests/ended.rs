@@ -12,11 +12,13 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Nic, NicOptions, PublicKey};
 
 use super::super::fault::{Fault, caught};
-use super::super::wire::{ASK, ENDPOINT, JoinRequest, LogEntry, RegistryQuestion, VERSION};
 use super::super::{Registry, RegistryOptions};
 use super::keys;
 use crate::am::{Endpoint, EndpointName, LinkPeer, Message, RemoteEndpoint, fault as am};
-use crate::node::{Config, FabricOffer, Node, Properties};
+use crate::node::Node;
+use crate::pool::wire::{ASK, ENDPOINT, JoinRequest, LogEntry, RegistryQuestion, VERSION};
+use crate::pool::{FabricOffer, Properties};
+use crate::settings::config::Config;
 use crate::{Links, LinksOptions};
 
 const POOL: &str = "p";

@@ -1,9 +1,9 @@
 //! The fuzzers' entrances, with seeded inputs.
 
 use super::super::fuzzing::{questions, tidings};
-use super::super::wire::{LogEntry, RegistryAnswer, RegistryQuestion};
 use crate::links::tests::random::Random;
-use crate::node::NodeId;
+use crate::pool::NodeId;
+use crate::pool::wire::{LogEntry, RegistryAnswer, RegistryQuestion};
 
 impl Random {
     fn byte(&mut self) -> u8 {

@@ -6,8 +6,8 @@ use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
 use super::super::state::{PoolTerms, RegistryState};
-use super::super::wire::{JoinRequest, RegistryAnswer, RegistryQuestion};
-use crate::node::{FabricOffer, NodeId, Properties, RegistryRefusal};
+use crate::pool::wire::{JoinRequest, RegistryAnswer, RegistryQuestion};
+use crate::pool::{FabricOffer, NodeId, Properties, RegistryRefusal};
 
 pub(super) fn state() -> RegistryState<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));

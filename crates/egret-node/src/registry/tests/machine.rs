@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use egret_net::rt::Instant;
 
-use super::super::limits::{BOUND_MAX, NAME_MAX};
+use super::super::limits::BOUND_MAX;
 use super::super::state::{LOOK, PoolTerms, RegistryState};
-use super::super::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
-use crate::node::{Departure, FabricOffer, NodeId, Properties, RegistryRefusal};
+use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
+use crate::pool::{Departure, FabricOffer, NodeId, Properties, RegistryRefusal};
 
 /// A registry and whatever it has answered.
 pub(super) struct Desk {

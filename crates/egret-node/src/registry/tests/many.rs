@@ -9,11 +9,13 @@ use egret_net::fabric::sim::Sim;
 use egret_net::rt;
 use egret_net::vi::Nic;
 
-use super::super::limits::SIZE_MAX;
 use super::super::{Registry, RegistryOptions, budget};
 use crate::LinksOptions;
 use crate::flow::FlowTerms;
-use crate::node::{Config, JoinError, Node, RegistryRefusal};
+use crate::node::Node;
+use crate::pool::wire::SIZE_MAX;
+use crate::pool::{JoinError, RegistryRefusal};
+use crate::settings::config::Config;
 
 /// More than share 16 MiB by 16 KiB for each of two mappings.
 const SIZE: u32 = 620;

@@ -10,9 +10,11 @@ use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::Nic;
 
-use super::super::wire::LogEntry;
 use super::super::{Registry, RegistryOptions};
-use crate::node::{Binding, Config, Event, Joining, Node, NodeError, NodeId, RegistryReply};
+use crate::node::{Binding, Joining, Node, RegistryReply};
+use crate::pool::wire::LogEntry;
+use crate::pool::{Event, NodeError, NodeId};
+use crate::settings::config::Config;
 
 /// Where a node may be.
 struct Place {

@@ -147,8 +147,8 @@ impl Latency {
     }
 }
 
-/// A property of a fabric, to be [required](super::Config::require) or
-/// [rejected](super::Config::reject); [`Properties`] has an example.
+/// A property of a fabric, to be [required](crate::node::Config::require) or
+/// [rejected](crate::node::Config::reject); [`Properties`] has an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
     key: std::borrow::Cow<'static, str>,

@@ -7,11 +7,10 @@ use std::time::Duration;
 use egret_net::fabric::OpenError as NicError;
 use thiserror::Error;
 
+use super::wire::{NAME_MAX, SIZE_MAX};
 use super::{NodeError, RegistryRefusal};
 use crate::am::MessageError;
 use crate::links::LinkError;
-use crate::registry::limits::{NAME_MAX, SIZE_MAX};
-use crate::settings::Origin;
 
 /// Why a node is no member, or why a registry is not open: the settings, the fabrics or the registry
 /// do not allow it.
@@ -241,6 +240,34 @@ pub enum JoinError {
         /// Which.
         variable: String,
     },
+}
+
+/// Where the value of a setting comes from; the [module](crate::settings) has an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The default.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// The environment.
+    Environment,
+    /// A pipe with this number, named by the environment.
+    Descriptor(u32),
+    /// The program's code.
+    Code,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment => f.write_str("environment"),
+            Self::Descriptor(number) => write!(f, "descriptor {number}"),
+            Self::Code => f.write_str("program"),
+        }
+    }
 }
 
 /// What helps where the registry cannot be reached.

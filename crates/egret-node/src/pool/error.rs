@@ -67,10 +67,10 @@ pub enum NodeError {
     NotBound {
         /// The name.
         name: String,
-        /// How long was to be waited: not at all by who only [looks](super::NodeHandle::try_bound).
+        /// How long was to be waited: not at all by who only [looks](crate::node::NodeHandle::try_bound).
         waited: Duration,
         /// Who had the name last, is a member still, and has taken the name back: by
-        /// [`unbind`](super::NodeHandle::unbind), or because what it stood for was dropped.
+        /// [`unbind`](crate::node::NodeHandle::unbind), or because what it stood for was dropped.
         withdrawn_by: Option<NodeId>,
     },
     /// Nobody has bound the name, and the node that had it last is gone.
@@ -168,7 +168,7 @@ fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> Stri
 }
 
 /// Why the registry refuses what a node asks: the cause inside of [`NodeError::Refused`] and
-/// [`JoinError::Refused`](super::JoinError::Refused).
+/// [`JoinError::Refused`](crate::node::JoinError::Refused).
 ///
 /// It is sent as it is: the order of its variants is part of the protocol. [`NodeError`] has an example.
 ///
@@ -258,7 +258,7 @@ impl fmt::Display for RegistryRefusal {
             Self::Version { theirs } => write!(
                 f,
                 "the registry speaks version {theirs} of the protocol, this node {}",
-                crate::registry::wire::VERSION
+                super::wire::VERSION
             ),
             Self::Unreadable => write!(f, "the registry cannot read the question"),
             Self::OtherPool { pool } => {

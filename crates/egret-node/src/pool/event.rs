@@ -7,11 +7,11 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 use egret_stream::Wire;
 
+use super::wire::LogEntry;
 use super::{Member, NodeError, NodeId};
-use crate::am::in_handler;
-use crate::registry::wire::LogEntry;
+use crate::in_handler::in_handler;
 
-/// An event of the pool. All nodes see the same events in the same order. The [module](super) has an
+/// An event of the pool. All nodes see the same events in the same order. The [module](crate::node) has an
 /// example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -44,7 +44,7 @@ impl From<LogEntry> for Event {
     }
 }
 
-/// How a node came to be no member any more ([`NodeHandle::fate`](super::NodeHandle::fate)).
+/// How a node came to be no member any more ([`NodeHandle::fate`](crate::node::NodeHandle::fate)).
 ///
 /// ```
 /// use egret_net::rt::Deadline;
@@ -88,7 +88,7 @@ impl fmt::Display for Departure {
     }
 }
 
-/// The events of a pool, from the beginning; each clone goes on by itself. The [module](super) has an
+/// The events of a pool, from the beginning; each clone goes on by itself. The [module](crate::node) has an
 /// example.
 #[derive(Clone)]
 pub struct Events {
@@ -156,4 +156,4 @@ impl fmt::Debug for Events {
 }
 
 /// How often a waiting thread checks what changes without a message.
-pub(super) const GLANCE: Duration = Duration::from_millis(100);
+pub(crate) const GLANCE: Duration = Duration::from_millis(100);

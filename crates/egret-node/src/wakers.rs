@@ -9,45 +9,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
-use egret_net::sync::DrivingRole;
 use egret_net::sync::deferred::{self, DeferredWork};
-use egret_net::vi::{Nic, NicLocked, contained};
+use egret_net::vi::contained;
 
-use super::state::LinksState;
-use crate::am::as_handler;
-
-/// The state of the links, behind the lock of their nic.
-pub(crate) struct StateLock(NicLocked<LinksState>);
-
-impl StateLock {
-    pub(crate) fn new(nic: &Nic, state: LinksState) -> Self {
-        Self(nic.lock_with(state))
-    }
-
-    /// The role of driving them, which is known under the same lock.
-    pub(crate) fn role(&self) -> DrivingRole {
-        self.0.role()
-    }
-
-    /// Runs `body` on the state under the lock; then wakes the tasks that `body` has woken.
-    #[inline]
-    pub(crate) fn with<T>(&self, body: impl FnOnce(&mut LinksState) -> T) -> T {
-        // Told last, also if the body panics.
-        let _tell = NotifyNic(&self.0);
-        let _behind = AfterLock::begin();
-        self.0.with_untold(body)
-    }
-}
-
-/// Tells whom calls of the nic concern, when it is dropped.
-struct NotifyNic<'a>(&'a NicLocked<LinksState>);
-
-impl Drop for NotifyNic<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.tell();
-    }
-}
+use crate::in_handler::as_handler;
 
 /// Runs `body`, which takes and releases a lock of another kind; then wakes the tasks that `body` has
 /// woken.
@@ -156,7 +121,7 @@ fn run(left: DeferredWork) {
             }
         }
         // This thread may have the role: it must not wait.
-        DeferredWork::Closure(does) => as_handler(does),
+        DeferredWork::Closure(does) => _ = as_handler(does),
     }
     WAKES.set(before);
 }
@@ -164,18 +129,18 @@ fn run(left: DeferredWork) {
 /// Whether this thread wakes somebody just now. It may drive, with the role: what it wakes must not
 /// run handlers, which may wait for the role.
 #[inline]
-pub(super) fn wakes() -> bool {
+pub(crate) fn wakes() -> bool {
     WAKES.get()
 }
 
 /// Runs what was deferred, when the outermost lock of this thread is released.
-struct AfterLock {
+pub(crate) struct AfterLock {
     is_last: bool,
 }
 
 impl AfterLock {
     #[inline]
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self { is_last: deferred::enter() }
     }
 }

@@ -6,9 +6,9 @@ use egret_net::fabric::Fabric;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Encrypt, Nic, Secret, Trust, Wait};
 
-use super::{JoinError, Properties, Property};
+use super::{Origin, SettingKey, Settings};
 use crate::LinksOptions;
-use crate::settings::{Origin, SettingKey, Settings};
+use crate::pool::{JoinError, Properties, Property};
 
 /// The configuration of a node: settings of the program take precedence over those of the environment
 /// and the file, which are used if the program [reads](Self::from_env) them.
@@ -23,14 +23,14 @@ use crate::settings::{Origin, SettingKey, Settings};
 #[derive(Debug, Clone)]
 #[must_use = "nothing happens until the node joins"]
 pub struct Config {
-    pub(super) settings: Settings,
-    pub(super) over: Option<Nic>,
-    pub(super) fabrics: Vec<(Arc<dyn Fabric>, Properties)>,
-    pub(super) required: Vec<Property>,
-    pub(super) rejected: Vec<Property>,
-    pub(super) is_insecure: bool,
-    pub(super) links: LinksOptions,
-    pub(super) in_flight: Option<u32>,
+    pub(crate) settings: Settings,
+    pub(crate) over: Option<Nic>,
+    pub(crate) fabrics: Vec<(Arc<dyn Fabric>, Properties)>,
+    pub(crate) required: Vec<Property>,
+    pub(crate) rejected: Vec<Property>,
+    pub(crate) is_insecure: bool,
+    pub(crate) links: LinksOptions,
+    pub(crate) in_flight: Option<u32>,
 }
 
 impl Config {

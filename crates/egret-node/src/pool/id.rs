@@ -10,7 +10,7 @@ use super::Properties;
 /// The identifier of a node: its rank, and its incarnation, which the registry gives to each life of a
 /// rank. Rank 1 in incarnation 2 is written `1#2`.
 ///
-/// Nodes are addressed by their identifiers or by names; [`NodeHandle::id_of`](super::NodeHandle::id_of)
+/// Nodes are addressed by their identifiers or by names; [`NodeHandle::id_of`](crate::node::NodeHandle::id_of)
 /// has the node of a rank, with an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Wire)]
 pub struct NodeId {
@@ -28,7 +28,7 @@ impl fmt::Display for NodeId {
 }
 
 /// A member of the pool, as it has described itself to the registry
-/// ([`NodeHandle::member`](super::NodeHandle::member)).
+/// ([`NodeHandle::member`](crate::node::NodeHandle::member)).
 ///
 /// ```
 /// let pool = egret_node::local::pool(2)?;

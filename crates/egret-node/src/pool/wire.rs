@@ -5,7 +5,7 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
-use crate::node::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
+use super::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
 
 /// A request of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
@@ -101,6 +101,14 @@ fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
     writer.to_vec()
 }
 
+/// Nodes of a pool.
+pub(crate) const SIZE_MAX: u32 = 65_536;
+/// Bytes of a name.
+pub(crate) const NAME_MAX: usize = 255;
+/// Bytes of the registry's log that a rank has at least.
+pub(crate) const SHARE_MIN: usize = 4 << 10;
+/// Bytes of the longest log: all ranks have their shares, and a life and an end that went beyond.
+pub(crate) const TOLD_MAX: usize = 2 * SHARE_MIN * SIZE_MAX as usize;
 /// The version of the protocol: the word of every request.
 pub(crate) const VERSION: u64 = 2;
 /// The endpoint that the registry is.
@@ -115,7 +123,7 @@ pub(crate) const PLAIN: u8 = u8::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Properties;
+    use crate::pool::Properties;
 
     fn shown(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -1,0 +1,35 @@
+//! Faults that tests plant, to show that the checks find them.
+//!
+//! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+//!
+//! Repeated names: `Fault`, one for each module with planted faults.
+
+egret_net::faults! {
+    /// Faults in flows and in their budget.
+    pub(crate) enum Fault {
+        /// What a flow held when it was closed is not free again.
+        Leaky,
+        /// A flow may hold whatever is free.
+        Greedy,
+        /// Who asks gets more, whether it is read or not.
+        Stuffed,
+        /// What was guaranteed is not set aside.
+        Unreserved,
+        /// Who is first takes the shares of others.
+        Unshared,
+        /// A piece of any size is waited for.
+        Believed,
+        /// What others hold makes a piece too large that its sender's share has room for.
+        Floored,
+        /// Nobody looks whether a peer had credit for what it sends.
+        Unchecked,
+        /// A writer does not look at its credit.
+        Spendthrift,
+        /// A want is not heard if the credit crosses it.
+        WantForgotten,
+        /// Credit that nobody uses is not asked for when others wait for it.
+        NotRecalled,
+        /// What was granted for a piece is asked back at once.
+        AskedBack,
+    }
+}

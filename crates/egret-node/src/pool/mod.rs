@@ -1,0 +1,16 @@
+//! What nodes and their registry both know of a pool: members, events, properties of fabrics, errors,
+//! and the messages between the two.
+
+mod error;
+mod event;
+mod id;
+mod join_error;
+mod properties;
+pub(crate) mod wire;
+
+pub use error::{NodeError, RegistryRefusal};
+pub use event::{Departure, Event, Events};
+pub(crate) use event::{EventSource, GLANCE, drive};
+pub use id::{FabricOffer, Member, NodeId};
+pub use join_error::{JoinError, Origin};
+pub use properties::{Latency, Properties, Property};
