@@ -28,11 +28,6 @@ const FOLDERS: &[(&str, &[&str])] = &[
 /// Rooms that are one concept together, and why.
 const LISTED: &[(&str, &[&str], &str)] = &[
     (
-        "crates/egret-net/src/fabric",
-        &["common", "handshake"],
-        "connectors repeat handshakes, and a handshake has the fields and refusals of all fabrics",
-    ),
-    (
         "crates/egret-bench/src/",
         &["bare", "pairs"],
         "the pairs, and the bare processes beside them",

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{ConnectRefusal, ListenState};
 use crate::fabric::ConnectRequest;
-use crate::fabric::handshake::HandshakeError;
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Hello};
 
@@ -88,18 +87,6 @@ impl ConnectRetry {
             return Some(self.timed_out(now));
         }
         refusal.into_error(self.request.spec.reliability)
-    }
-
-    /// The handshake has failed: the error for the program, unless another attempt may succeed.
-    pub(in crate::fabric) fn handshake_failed(
-        &mut self,
-        why: HandshakeError,
-        now: Instant,
-    ) -> Option<ConnectError> {
-        match why {
-            HandshakeError::Refused(refusal) => self.refused(refusal, now),
-            why => why.into_error(self.request.spec.reliability),
-        }
     }
 
     /// The error for a program whose deadline has passed, if its attempt has been connected `since` then: a

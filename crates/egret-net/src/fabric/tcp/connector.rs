@@ -162,7 +162,7 @@ impl Connector {
                 ConnectOutcome::Made((Box::new(conn), session.known, behind))
             }
             Err(HandshakeFailure::Greeting(why)) => {
-                let why = self.retry.handshake_failed(why, now);
+                let why = why.final_error(&mut self.retry, now);
                 why.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
             }
             Ok(Some(_)) | Err(HandshakeFailure::Left | HandshakeFailure::Unfit) => {
