@@ -90,12 +90,17 @@ fn open(
     if !said.is_empty() {
         return Err(HelloError::Malformed(LENGTH).into());
     }
-    let both = is_plain && step.flags & PLAIN != 0;
-    let is_sealed = !(both || planted(Fault::DowngradeAllowed) && step.flags & PLAIN != 0);
+    let is_sealed = is_sealed(is_plain, step.flags);
     let flags = credentials.flags() | if is_sealed { 0 } else { PLAIN };
     let answer = noise.write(&[flags]);
     talk.say(&HandshakeStep::new(StepKind::Opening, 0, answer));
     Ok(CalleeState::Opened { noise, is_sealed })
+}
+
+/// Whether the bytes go sealed: they go plain if both sides would.
+fn is_sealed(is_plain: bool, flags: u8) -> bool {
+    let both = flags & PLAIN != 0 && (is_plain || planted(Fault::DowngradeAllowed));
+    !both
 }
 
 /// What the caller asks for, if it has proven the secret.

@@ -112,6 +112,12 @@ impl Connection {
         self.seals.is_some()
     }
 
+    /// Whether what comes from there is its peer's.
+    #[inline]
+    pub(super) fn is_at(&self, from: SocketAddr) -> bool {
+        self.at == from || planted(Fault::SourceIgnored)
+    }
+
     /// Whether it believes what has come so.
     #[inline]
     pub(super) fn accepts(&self, protection: Protection) -> bool {

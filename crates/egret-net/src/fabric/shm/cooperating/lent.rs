@@ -158,9 +158,6 @@ impl LentBuffers {
 impl Drop for LentBuffers {
     fn drop(&mut self) {
         let Some(mut out) = self.out.take() else { return };
-        if planted(Fault::OrphansDropped) {
-            return std::mem::take(&mut out.table).into_values().for_each(LentBuf::home);
-        }
         if !out.settle() {
             reaper::adopt(out);
         }
@@ -196,6 +193,14 @@ impl LentTable {
         self.table.len() >= self.returned.capacity()
     }
 
+    /// What the peer still holds; `None` while it has not left.
+    fn held(&self) -> Option<BTreeSet<SlotPlace>> {
+        if planted(Fault::OrphansDropped) {
+            return Some(BTreeSet::new());
+        }
+        Some(self.returned.held()?.into_iter().collect())
+    }
+
     /// Takes home what the peer does not have, and it has no more than `held`.
     fn home_but(&mut self, held: &BTreeSet<SlotPlace>) {
         let home: Vec<SlotPlace> =
@@ -213,8 +218,8 @@ impl OrphanedBuffers for LentTable {
     /// The connection is over.
     fn settle(&mut self) -> bool {
         self.poll();
-        if let Some(held) = self.returned.held() {
-            self.home_but(&held.into_iter().collect());
+        if let Some(held) = self.held() {
+            self.home_but(&held);
         }
         self.table.is_empty() || self.owner_gone()
     }

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use thiserror::Error;
 
-use super::super::fault::{Fault, planted, step};
+use super::super::fault::{self, step};
 use super::super::foreign::ForeignMemory;
 use super::super::memory::{LINE, LINE_WORDS, OwnMemory, Peek, Readable, WORD, Writable};
 use crate::atomics::{Atomics, Lock, Word};
@@ -105,13 +105,9 @@ impl<M: Writable> ReturnsWriter<M> {
         let word = |at| self.word(at);
         self.returned.with(|returned| {
             let (place, count) = (place.encode(), *returned + 1);
-            if planted(Fault::ReturnEarly) {
-                word(self.area.count()).store(count, Release);
-            }
             word(self.area.returned(*returned)).store(place, Relaxed);
             step();
-            let order = if planted(Fault::ReturnRelaxed) { Relaxed } else { Release };
-            word(self.area.count()).store(count, order);
+            word(self.area.count()).store(count, fault::return_order(Release));
             *returned = count;
         });
         step();
@@ -127,10 +123,7 @@ impl<M: Writable> ReturnsWriter<M> {
     /// home knows that it has left before it gets one of these back, and does not
     /// lend it again.
     pub(in super::super) fn leave(&self, held: impl Iterator<Item = SlotPlace>) {
-        if planted(Fault::LeaveUnlocked) {
-            let held: Vec<SlotPlace> = held.collect();
-            return self.returned.with(|_| self.write_held(held.into_iter()));
-        }
+        let held = fault::held_at_lock(held);
         self.returned.with(|_| self.write_held(held));
     }
 
@@ -175,9 +168,7 @@ impl<M: Readable> ReturnsReader<M> {
         if count == self.seen {
             return false;
         }
-        if !planted(Fault::ReturnsUnfenced) {
-            M::Atomics::fence(Acquire);
-        }
+        fault::returns_fence::<M::Atomics>(Acquire);
         let new = count.wrapping_sub(self.seen).min(self.area.capacity as u64);
         for number in (0..new).rev().map(|back| count.wrapping_sub(back + 1)) {
             each(SlotPlace::decode(self.peek(self.area.returned(number))));
