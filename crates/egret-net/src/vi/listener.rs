@@ -10,7 +10,7 @@ use super::{Nic, OpenError, Vi, ViOptions};
 use crate::rt::Deadline;
 
 /// Listens for connections to one service and tag; made by [`Nic::listen`].
-/// Dropping it stops listening and refuses whoever is waiting.
+/// Dropping it stops listening and refuses the peers that wait.
 #[derive(Debug)]
 pub struct Listener {
     nic: Nic,

@@ -28,7 +28,7 @@ pub(in crate::fabric) const NOBODY: &str = "nobody answers there";
 /// Why one is unknown of which only a name is known so far.
 pub(in crate::fabric) const UNRESOLVED: &str = "the system has not said yet where it is";
 /// The longest time between two attempts.
-const KNOCK_MAX: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_millis(100);
 /// An attempt that has been connected for so long without an answer waits for a listener: a handshake has
 /// two round trips, and a busy machine takes its time for them.
 const INSIDE_MIN: Duration = Duration::from_secs(1);
@@ -72,7 +72,7 @@ impl ConnectRetry {
     /// An attempt begins now; the time to the next one doubles.
     pub(in crate::fabric) fn attempted(&mut self, now: Instant) {
         self.next = now + self.again_after;
-        self.again_after = (self.again_after * 2).min(KNOCK_MAX);
+        self.again_after = (self.again_after * 2).min(RETRY_MAX);
     }
 
     /// The host refuses: the error for the program, unless another attempt may succeed.

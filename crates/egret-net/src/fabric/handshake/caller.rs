@@ -77,7 +77,7 @@ impl HandshakeSide for CallerState {
     }
 }
 
-/// Asks, if whoever has opened is the one that was called.
+/// Asks, if the callee that has opened is the one that was called.
 fn ask(
     talk: &mut StepExchange,
     mut noise: Noise,

@@ -310,7 +310,7 @@ impl Acceptor {
         let away = |why| RefusedPeer { pid, why };
         let mut packet = match peer.control.receive() {
             Ok(ReceivedPacket::Packet(packet)) => packet,
-            // It was readable: whoever says nothing then has nothing to say.
+            // The socket was readable: a peer that has sent nothing has left.
             Ok(ReceivedPacket::Gone | ReceivedPacket::Nothing) => {
                 return Err(away(RefusedPeerCause::Left));
             }
@@ -335,7 +335,7 @@ impl Acceptor {
                 return Err(away(HandshakeError::from(why).into()));
             }
         };
-        // The visitor keeps its socket; an acceptor has nothing more to watch for there.
+        // The proven peer keeps its socket; the acceptor does not watch it any more.
         epoll::delete(&self.epoll, control.fd()).map_err(|errno| away(errno.into()))?;
         let agreed = self.stance.settle(offer.wish, control.peer());
         Ok(Some(ShmProvenPeer { hello, offer, key, agreed, handles, control, callee }))
@@ -380,7 +380,7 @@ impl ShmProvenPeer {
     ///
     /// # Errors
     ///
-    /// If the visitor is gone.
+    /// If the peer is gone.
     pub(super) fn accept(
         self,
         terms: &SegmentTerms,
@@ -417,14 +417,14 @@ impl ShmProvenPeer {
 /// Says of a name that is taken whether another user has it. `None` if it is this user's, or if
 /// nobody listens there.
 ///
-/// Whoever has the name sees somebody connect and leave.
+/// The process that has the name sees a peer connect and leave.
 pub(super) fn other_holder(host: &str) -> Option<OtherUser> {
     let socket = seqpacket().ok()?;
     connect(&socket, &address(host).ok()?).ok()?;
     PeerProcess::of(&PacketSocket::new(socket)).ok()?.check_user().err()
 }
 
-/// Best effort: whoever does not get it sees the connection end.
+/// Sends a refusal, if there is room for one; the peer sees the connection end in any case.
 fn refuse(control: &ControlSocket, mut callee: Callee, refusal: &ConnectRefusal) {
     callee.refuse(refusal);
     if !callee.outgoing().is_empty() {
@@ -432,7 +432,7 @@ fn refuse(control: &ControlSocket, mut callee: Callee, refusal: &ConnectRefusal)
     }
 }
 
-/// Whether there is something to read, or to learn that there is not.
+/// Whether there is something to read, or the peer has left.
 fn is_readable(fd: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)

@@ -29,7 +29,7 @@ use crate::rt::Instant;
 use crate::vi::{AgreedTrust, ConnectError, Hello, PublicKey};
 
 /// How soon the first attempt is repeated.
-const KNOCK_MIN: Duration = Duration::from_millis(1);
+const RETRY_MIN: Duration = Duration::from_millis(1);
 
 const NOBODY: &str = "no process of this machine has a nic of this name";
 
@@ -47,7 +47,7 @@ type MadeConnection = (Box<DataPath>, AgreedTrust, PublicKey);
 
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
-        Self { retry: ConnectRetry::new(request, now, KNOCK_MIN), local_end: None, attempt: None }
+        Self { retry: ConnectRetry::new(request, now, RETRY_MIN), local_end: None, attempt: None }
     }
 
     /// Begins an attempt if it is time to, or gives up.

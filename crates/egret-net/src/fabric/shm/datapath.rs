@@ -618,7 +618,7 @@ impl DataPath {
                 cooperating.learn(secret, GatePass { gate, number }, (place, len))?;
             }
             ControlMessage::Kind(kind) => self.receiver.incoming.learn(kind),
-            ControlMessage::Close(farewell) => return Err(farewell.into_error().into()),
+            ControlMessage::Close(reason) => return Err(reason.into_error().into()),
         }
         Ok(true)
     }
@@ -675,8 +675,8 @@ impl OpenEnd for DataPath {
         // Before the buffers are anybody's: pairs with the fence in `peer_left`.
         fence(Release);
         // A peer that is gone, or does not listen, sees the socket close.
-        let farewell = ControlMessage::Close(CloseReason::of(why.clone()));
-        let _ = self.parts.control.send(&farewell, &[]);
+        let close = ControlMessage::Close(CloseReason::of(why.clone()));
+        let _ = self.parts.control.send(&close, &[]);
         for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.incoming.drain()) {
             posted.fail(why.clone(), notices);
         }

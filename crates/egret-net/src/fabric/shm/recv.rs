@@ -326,7 +326,7 @@ fn arrived(handed: HandedBuffer, io: &mut TransferContext<'_>) -> Result<Buf, Bo
     io.cooperating.as_deref_mut().ok_or(ISOLATED)?.take(handed)
 }
 
-/// Drops a buffer that an item hands over: it must have arrived to go home again.
+/// Drops a buffer that an item hands over: a buffer must have arrived to return to its owner.
 fn send_home(handed: HandedBuffer, io: &mut TransferContext<'_>) -> Result<(), Box<ViError>> {
     if !planted(Fault::UnreceivedForgotten) {
         drop(arrived(handed, io)?);

@@ -1,7 +1,7 @@
 //! Inbound connections: the listening socket, and the handshakes that are under way.
 //!
-//! Whoever connects is a stranger. Only so many are waited for, each for a while,
-//! with a bounded amount of memory; if there are more, [the oldest](HandshakeLimits) give way.
+//! A caller is a stranger until its handshake is complete. A bounded number of handshakes is under way, each
+//! for a bounded time and with bounded memory; if there are more callers, [the oldest](HandshakeLimits) give way.
 //!
 //! Repeated names: `Acceptor`, one in each fabric.
 
@@ -108,7 +108,7 @@ impl Acceptor {
 
     /// Accepts the sockets that wait. Returns the requests of handshakes that turn out to be complete when
     /// they were to give way.
-    pub(super) fn knocked(
+    pub(super) fn accept_callers(
         &mut self,
         set: &OwnedFd,
         now: Instant,

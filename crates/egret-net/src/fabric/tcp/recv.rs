@@ -163,9 +163,9 @@ impl Receiver {
                 return sender.eager.hear(drained);
             }
             TcpFrame::Goodbye => {
-                let farewell = farewell(control)?;
+                let reason = close_reason(control)?;
                 self.is_over = true;
-                return Err(farewell.into_error().into());
+                return Err(reason.into_error().into());
             }
             TcpFrame::Read { .. } | TcpFrame::ReadPiece { .. } | TcpFrame::Write { .. } => {}
         }
@@ -308,10 +308,10 @@ fn end_of(got: u64, n: u64, len: u64) -> Result<u64, Box<ViError>> {
     Ok(end.ok_or(MORE)?)
 }
 
-fn farewell(bytes: &[u8]) -> Result<CloseReason, Box<ViError>> {
+fn close_reason(bytes: &[u8]) -> Result<CloseReason, Box<ViError>> {
     let said = |why: crate::fabric::common::bytes::Malformed| ViError::Protocol(why.0);
     let mut reader = ByteReader::new(bytes);
-    let farewell = CloseReason::read(&mut reader).map_err(said)?;
+    let reason = CloseReason::read(&mut reader).map_err(said)?;
     reader.end().map_err(said)?;
-    Ok(farewell)
+    Ok(reason)
 }

@@ -167,7 +167,7 @@ impl Acceptor {
         now: Instant,
     ) -> Admission<(SocketAddr, ConnectionNumber)> {
         let under_way = self.handshakes.iter().map(|(key, handshake)| {
-            // Whoever is here has opened.
+            // Only a caller that has opened has a handshake here.
             let is_proven = handshake.talk().is_proven;
             let stage = if is_proven {
                 HandshakeStage::Proven

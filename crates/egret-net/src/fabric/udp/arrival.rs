@@ -297,7 +297,7 @@ impl Driver {
                 let Some(connector) = self.connectors.get_mut(&to) else { return true };
                 let handle = ((theirs, waits), stream);
                 let outcome = connector.answered(from, handle, &self.fixed.socket, after.now());
-                self.knocked(to, outcome, after);
+                self.settle_attempt(to, outcome, after);
             }
             // Groups have sockets of their own.
             UdpDatagram::Piece { .. }

@@ -214,13 +214,13 @@ impl Connection {
 
     /// Ends it, for this reason, and tells the peer if that is news to it.
     pub(super) fn close(&mut self, why: &ViError, notices: &mut Notices) {
-        let farewell = match why {
+        let reason = match why {
             ViError::Closed => Some(GoodbyeReason::Closed),
             ViError::NicDown => Some(GoodbyeReason::NicDown),
             _ => None,
         };
         let was_open = self.end.end(why, notices).is_some();
-        if let Some(why) = farewell.filter(|_| was_open && !self.is_member()) {
+        if let Some(why) = reason.filter(|_| was_open && !self.is_member()) {
             let goodbye = UdpHead::goodbye(self.to, why);
             self.goodbye_sent = match &mut self.seals {
                 None => goodbye.bytes().to_vec(),

@@ -53,7 +53,7 @@ pub(super) const IDLE_MAX: u32 = 8;
 pub(super) const BATCH: u32 = 64;
 /// Connections that are gone, and may still be among those that owe.
 const GONE_MAX: usize = 64;
-/// Eager messages that wait for company.
+/// How many eager messages wait to leave together.
 const COMPANY: usize = 16;
 
 impl WindowMachine {

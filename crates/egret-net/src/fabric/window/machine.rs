@@ -147,7 +147,7 @@ impl Machine for WindowMachine {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        // What waits for company goes now.
+        // Messages that wait to leave together leave now.
         let own = match self.dirty.is_empty() {
             true => self.timers.first().map(|(at, _)| *at),
             false => Some(Instant::default()),

@@ -166,7 +166,7 @@ impl CooperatingSegments {
         Ok(buf)
     }
 
-    /// Takes home what the peer has dropped. Whether that was something.
+    /// Takes back the buffers that the peer has dropped. Whether there were any.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
         self.has_lent() && !planted(Fault::ReturnsUnpolled) && self.lent.poll()

@@ -50,8 +50,7 @@ pub(in super::super) enum HandOverError {
     TooMany,
 }
 
-/// Where dropped buffers go: home by the returns, and then the home may want to
-/// know.
+/// How dropped buffers return to their owner, and how the owner is woken for that.
 struct ReturnRoute {
     returner: ReturnsWriter<OwnMemory>,
     ring: Box<dyn Fn() + Send + Sync>,
@@ -66,8 +65,7 @@ struct RegionReturnRoute {
 
 impl ReceivedBuffers {
     /// Nothing is here yet. The returns are at byte `offset` of this process's
-    /// memory for the peer, still zero; `ring` is called after each, by whoever
-    /// dropped the buffer.
+    /// memory for the peer, still zero; the thread that drops a buffer calls `ring`.
     pub(in super::super) fn new(
         memory: OwnMemory,
         offset: usize,

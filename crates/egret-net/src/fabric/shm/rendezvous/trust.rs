@@ -99,7 +99,7 @@ fn own_pid() -> i32 {
 }
 
 impl CooperationReply {
-    /// What a visitor is told that wished this, where this side has `agreed`.
+    /// The reply to a peer with this request, where this side has `agreed`.
     pub(in super::super) fn of(agreed: AgreedTrust, wish: CooperationRequest) -> Self {
         Self(match agreed {
             _ if wish == CooperationRequest::Nothing => AgreedTrust::Isolated(None),

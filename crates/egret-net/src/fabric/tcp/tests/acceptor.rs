@@ -73,7 +73,7 @@ impl Host {
     /// Lets in who is waiting. Who has finished a handshake when it was to give way.
     fn let_in(&mut self) -> Vec<TcpRequest> {
         let ids = &mut self.ids;
-        self.acceptor.knocked(&self.set, self.now, || {
+        self.acceptor.accept_callers(&self.set, self.now, || {
             *ids += 1;
             *ids
         })
