@@ -28,11 +28,6 @@ const FOLDERS: &[(&str, &[&str])] = &[
 /// Rooms that are one concept together, and why.
 const LISTED: &[(&str, &[&str], &str)] = &[
     (
-        "crates/egret-net/src/fabric",
-        &["common", "handshake"],
-        "connectors repeat handshakes, and a handshake has the fields and refusals of all fabrics",
-    ),
-    (
         "crates/egret-stream/src/",
         &["__private", "carried", "describe", "dynamic", "impls", "reader", "wire", "writer"],
         "the trait of values as streams, its reader and writer, and what values they know",

@@ -184,7 +184,7 @@ impl<T, A: Atomics> BiasedLock<T, A> {
 #[cold]
 fn taken_twice() {
     assert!(
-        fault::takes_twice(),
+        fault::may_take_twice(),
         "this thread is inside this lock already: \
          the function of a drain answers by its `Reply`, and does not use the nic by other means"
     );
@@ -218,7 +218,7 @@ impl<A: Atomics> BiasedGate<A> {
     #[inline]
     fn leave_fast(&self, busy: &A::Word) {
         self.holder.store(NOBODY, Relaxed);
-        busy.store(busy.load(Relaxed) + 1, fault::release());
+        busy.store(busy.load(Relaxed) + 1, fault::release_order(Release));
     }
 
     /// The bias was revoked while the thread took the lock.
@@ -280,7 +280,7 @@ impl<A: Atomics> BiasedGate<A> {
         let (busy, mut turns) = (self.busy(bias), 0);
         loop {
             let times = busy.load(Acquire);
-            if !is_odd(times) || fault::revokes_unawaited() {
+            if !fault::is_awaited(is_odd(times)) {
                 return times;
             }
             A::relax(turns);
@@ -388,7 +388,7 @@ const NEEDED_MAX: u64 = 1 << 16;
 
 /// Faults that tests plant in the lock, and what each changes.
 pub(super) mod fault {
-    use std::sync::atomic::Ordering::{self, Relaxed, Release};
+    use std::sync::atomic::Ordering::{self, Relaxed};
 
     use super::Atomics;
     use crate::fault::planted;
@@ -399,8 +399,8 @@ pub(super) mod fault {
     }
 
     #[inline]
-    pub(super) fn release() -> Ordering {
-        if planted(Fault::ReleaseRelaxed) { Relaxed } else { Release }
+    pub(super) fn release_order(order: Ordering) -> Ordering {
+        if planted(Fault::ReleaseRelaxed) { Relaxed } else { order }
     }
 
     #[inline]
@@ -414,11 +414,12 @@ pub(super) mod fault {
         }
     }
 
-    pub(super) fn revokes_unawaited() -> bool {
-        planted(Fault::RevokeUnawaited)
+    /// Whether a revoker waits for a biased thread.
+    pub(super) fn is_awaited(is_busy: bool) -> bool {
+        is_busy && !planted(Fault::RevokeUnawaited)
     }
 
-    pub(super) fn takes_twice() -> bool {
+    pub(super) fn may_take_twice() -> bool {
         planted(Fault::TakenTwice)
     }
 

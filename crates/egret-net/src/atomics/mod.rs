@@ -39,7 +39,7 @@ pub trait Atomics: fmt::Debug + 'static {
     type Thread: Send + Sync;
     /// The places of a [cache](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
-    /// Turns in a row that win the first favour of a [lock](BiasedLock).
+    /// Turns in a row by which a thread earns the first bias of a [lock](BiasedLock).
     const IN_A_ROW: u64;
 
     /// Orders words of this and of other threads; see [`std::sync::atomic::fence`].

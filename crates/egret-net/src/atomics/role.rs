@@ -271,10 +271,7 @@ impl<A: Atomics> DrivingRole<A> {
     #[cold]
     fn pass_on(&self, inside: &mut RoleState<A>) -> Option<NextHolder<A>> {
         let next = inside.next();
-        inside.holder = next.as_ref().map(|state| state.kind);
-        if planted(Fault::GivenTwice) {
-            inside.holder = None;
-        }
+        inside.set_holder(next.as_deref());
         if let Some(state) = &next {
             self.count();
             state.given.store(1, Release);
@@ -292,6 +289,11 @@ impl Default for DrivingRole {
 impl<A: Atomics> RoleState<A> {
     fn waiters_of(&mut self, kind: DriverKind) -> &mut VecDeque<Arc<WaiterState<A>>> {
         &mut self.waiters[kind as usize]
+    }
+
+    /// The role is given to this waiter, or free.
+    fn set_holder(&mut self, next: Option<&WaiterState<A>>) {
+        self.holder = next.filter(|_| !planted(Fault::GivenTwice)).map(|state| state.kind);
     }
 
     /// Removes the waiter that gets the role: the first that was not woken.
@@ -366,18 +368,17 @@ impl RoleWaiter {
 impl<A: Atomics> WaiterState<A> {
     /// Wakes the waiter: its event has come.
     pub(crate) fn wake(&self) {
-        if planted(Fault::WokenLate) {
-            return self.wake_too_early();
-        }
-        if self.woken.swap(1, AcqRel) == 0 {
+        if self.set_woken() {
             A::unpark(&self.thread);
         }
     }
 
-    /// As a [fault](Fault::WokenLate).
-    fn wake_too_early(&self) {
-        A::unpark(&self.thread);
-        self.woken.swap(1, AcqRel);
+    /// Says that the event has come. Whether the thread is to be unparked for that.
+    fn set_woken(&self) -> bool {
+        if planted(Fault::WokenLate) {
+            A::unpark(&self.thread);
+        }
+        self.woken.swap(1, AcqRel) == 0 && !planted(Fault::WokenLate)
     }
 
     /// Notifies the waiter that it has the role.
@@ -437,10 +438,14 @@ impl<'a, A: Atomics> QueuedWaiter<'a, '_, A> {
             if wants_role {
                 return (Some(RoleGuard { role: self.role }), None);
             }
-            (None, if planted(Fault::RoleKept) { None } else { self.role.pass(inside) })
+            (None, self.pass_unwanted(inside))
         });
         drop(next);
         guard
+    }
+
+    fn pass_unwanted(&self, inside: &mut RoleState<A>) -> Option<NextHolder<A>> {
+        if planted(Fault::RoleKept) { None } else { self.role.pass(inside) }
     }
 }
 

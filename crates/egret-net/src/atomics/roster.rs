@@ -119,8 +119,7 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
             if inside.has_standby() {
                 return Employment::Present;
             }
-            let is_full = inside.threads >= THREADS_MAX && !planted(Fault::Crowded);
-            if is_full || inside.is_closed {
+            if inside.is_full() || inside.is_closed {
                 return Employment::Full;
             }
             inside.threads += 1;
@@ -153,7 +152,7 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     /// The standby has slept long enough, or was woken.
     pub fn look(&self, me: &T, now: Instant) -> RosterOrder {
         self.with(|inside| {
-            if inside.is_closed && !planted(Fault::ClosedUnheard) {
+            if inside.must_end() {
                 return inside.end(me);
             }
             if inside.on_duty.as_ref() == Some(me) {
@@ -180,10 +179,7 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     #[cold]
     pub fn call_standby(&self) -> Option<T> {
         self.duty.watch();
-        if planted(Fault::Uncalled) {
-            return None;
-        }
-        self.with(|inside| inside.standby.as_ref().map(|standby| standby.thread.clone()))
+        self.with(|inside| inside.called().map(|standby| standby.thread.clone()))
     }
 
     /// The thread is back from its task. Returns whether it is still on duty; if not, it
@@ -201,14 +197,14 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     pub fn relieve(&self, me: &T) -> Option<T> {
         self.with(|inside| {
             // A thread that was relieved may say so again, when its successor is outside.
-            let is_on_duty = inside.on_duty.as_ref() == Some(me) || planted(Fault::RelievesOther);
-            if !is_on_duty || inside.standby.is_none() || !self.duty.take_over(self.duty.count()) {
+            if !inside.is_relieved(me)
+                || inside.standby.is_none()
+                || !self.duty.take_over(self.duty.count())
+            {
                 return None;
             }
             let standby = inside.standby.take().map(|standby| standby.thread);
-            if !planted(Fault::Unnamed) {
-                inside.on_duty.clone_from(&standby);
-            }
+            inside.set_on_duty(&standby);
             standby
         })
     }
@@ -269,7 +265,32 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
     }
 }
 
-impl<T: PartialEq> RosterState<T> {
+impl<T: Clone + PartialEq> RosterState<T> {
+    fn is_full(&self) -> bool {
+        self.threads >= THREADS_MAX && !planted(Fault::Crowded)
+    }
+
+    /// Whether a standby that looks has to end.
+    fn must_end(&self) -> bool {
+        self.is_closed && !planted(Fault::ClosedUnheard)
+    }
+
+    /// The standby that is woken because the thread on duty is outside.
+    fn called(&self) -> Option<&Standby<T>> {
+        self.standby.as_ref().filter(|_| !planted(Fault::Uncalled))
+    }
+
+    /// Whether a thread that is outside is on duty, and so is relieved.
+    fn is_relieved(&self, me: &T) -> bool {
+        self.on_duty.as_ref() == Some(me) || planted(Fault::RelievesOther)
+    }
+
+    fn set_on_duty(&mut self, thread: &Option<T>) {
+        if !planted(Fault::Unnamed) {
+            self.on_duty.clone_from(thread);
+        }
+    }
+
     fn has_standby(&self) -> bool {
         self.standby.is_some() || self.coming > 0
     }
@@ -292,7 +313,7 @@ impl<T> Standby<T> {
         let still = *self.still.get_or_insert(now);
         if count != self.seen {
             (self.seen, self.still) = (count, Some(now));
-        } else if duty.is_watched() && now - still >= STILL && !planted(Fault::NeverRests) {
+        } else if duty.is_watched() && is_still(still, now) {
             _ = duty.rest(count);
         }
         if duty.is_watched() {
@@ -301,6 +322,11 @@ impl<T> Standby<T> {
         self.still = None;
         RosterOrder::Park(None)
     }
+}
+
+/// Whether the thread on duty was the same for long enough.
+fn is_still(since: Instant, now: Instant) -> bool {
+    now - since >= STILL && !planted(Fault::NeverRests)
 }
 
 impl<T: Clone + PartialEq + Send> Default for Roster<T> {

@@ -61,7 +61,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::free_list::{Flagged, FreeList};
 use super::slot_cache::SlotCache;
 use crate::atomics::{Atomics, Lock, StdAtomics, Word};
@@ -182,14 +182,11 @@ impl<A: Atomics> BiasedSlots<A> {
             if self.owner.load(Acquire) == REVOKED {
                 return;
             }
-            let state = if planted(Fault::RevokedEarly) { REVOKED } else { REVOKING };
-            let owner = self.owner.swap(state, Relaxed);
+            let owner = self.owner.swap(fault::owner_while_revoking(REVOKING, REVOKED), Relaxed);
             if owner != NOBODY && owner != A::me() {
                 self.wait_for_owner();
             }
-            if !planted(Fault::CacheForgotten) {
-                self.cache.flush(&self.list);
-            }
+            self.cache.flush(&self.list);
             self.owner.store(REVOKED, Release);
         });
     }
@@ -197,7 +194,7 @@ impl<A: Atomics> BiasedSlots<A> {
     fn wait_for_owner(&self) {
         A::heavy_fence();
         let mut turns = 0;
-        while self.cache.busy.load(Acquire) != 0 && !planted(Fault::RevokeUnawaited) {
+        while fault::is_awaited(self.cache.busy.load(Acquire) != 0) {
             A::relax(turns);
             turns = turns.saturating_add(1);
         }
@@ -206,10 +203,14 @@ impl<A: Atomics> BiasedSlots<A> {
     /// Closes the class for ever and returns how many slots are still out.
     #[cold]
     pub(crate) fn close(&self) -> usize {
-        if !planted(Fault::CloseUnrevoked) {
-            self.revoke();
-        }
+        fault::revoke_to_close(|| self.revoke());
         self.list.close()
+    }
+
+    /// Whether a thread that owned the cache does, now that it is busy.
+    #[inline]
+    fn is_still_of(&self, me: u64) -> bool {
+        self.owner.load(Relaxed) == me || planted(Fault::CheckBeforeBusy)
     }
 
     #[inline]
@@ -238,14 +239,10 @@ impl<A: Atomics> BiasedSlots<A> {
         }
         let cache = &*this.cache;
         let busy = &cache.busy;
-        let early = planted(Fault::CheckBeforeBusy);
         busy.store(1, Relaxed);
-        if !planted(Fault::NoLightFence) {
-            A::light_fence();
-        }
-        let outcome =
-            if early || this.owner.load(Relaxed) == me { body(cache, &this.list) } else { None };
-        busy.store(0, if planted(Fault::BusyRelaxed) { Relaxed } else { Release });
+        fault::light_fence::<A>();
+        let outcome = if this.is_still_of(me) { body(cache, &this.list) } else { None };
+        busy.store(0, fault::done_order(Release));
         outcome
     }
 }

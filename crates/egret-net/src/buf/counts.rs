@@ -3,13 +3,16 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use crate::atomics::{Atomics, StdAtomics, Word};
 
 /// Counts the handle that a split makes. Only for the owner of the handle that
 /// is split: with a count of 1 it is alone, and no other can appear meanwhile.
 #[inline]
 pub(crate) fn count_split<W: Word>(handles: &W) {
+    if planted(Fault::SplitForgotten) {
+        return;
+    }
     if handles.load(Acquire) == 1 {
         handles.store(2, Relaxed);
     } else {
@@ -21,6 +24,9 @@ pub(crate) fn count_split<W: Word>(handles: &W) {
 /// count of 2 they are alone.
 #[inline]
 pub(crate) fn count_join<W: Word>(handles: &W) {
+    if planted(Fault::JoinForgotten) {
+        return;
+    }
     if handles.load(Acquire) == 2 {
         handles.store(1, Relaxed);
     } else {
@@ -42,21 +48,11 @@ pub(crate) fn let_go<W: Word>(handles: &W) -> Option<u64> {
 
 #[cold]
 fn let_go_counted<W: Word>(handles: &W) -> Option<u64> {
-    let before = if planted(Fault::LetGoTorn) {
-        let before = handles.load(Acquire);
-        handles.store(before - 1, Release);
-        before
-    } else if planted(Fault::LetGoRelaxed) {
-        handles.fetch_sub(1, Relaxed)
-    } else {
-        handles.fetch_sub(1, AcqRel)
-    };
+    let before = fault::fetch_sub_handle(handles, AcqRel);
     if before & !RECLAIMED != 1 {
         return None;
     }
-    if !planted(Fault::CountNotRestored) {
-        handles.store(1, Relaxed);
-    }
+    handles.store(fault::count_restored(1), Relaxed);
     Some(before & RECLAIMED)
 }
 
@@ -76,12 +72,7 @@ pub(crate) fn arrive<W: Word>(handles: &W) -> bool {
 /// away first: its home may send it again at once.
 #[inline]
 pub(crate) fn depart<W: Word>(handles: &W, tell: impl FnOnce()) {
-    if planted(Fault::DepartLate) {
-        tell();
-        return handles.store(0, Release);
-    }
-    handles.store(0, if planted(Fault::DepartRelaxed) { Relaxed } else { Release });
-    tell();
+    fault::in_order(|| handles.store(0, fault::depart_order(Release)), tell);
 }
 
 /// Set in the count of the handles while the slot has a reclaim callback.

@@ -2,6 +2,9 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+
+use crate::atomics::{Atomics, Word};
 #[cfg(test)]
 pub(crate) use crate::fault::caught;
 pub(crate) use crate::fault::planted;
@@ -11,8 +14,8 @@ pub(crate) use crate::fault::planted;
 pub(crate) enum Fault {
     /// A take leaves the tag alone, so a head that came back looks unchanged.
     NoTag,
-    /// A give publishes its slot before the slot's link is written.
-    LinkAfterSwap,
+    /// A give publishes its slot without releasing the slot's link.
+    LinkUnreleased,
     /// A give clears the waiting bit and wakes nobody.
     WakeForgotten,
     /// A waiter raises the waiting bit before it stands in the queue.
@@ -29,9 +32,9 @@ pub(crate) enum Fault {
     CountNotRestored,
     /// A split makes a second handle that is not counted.
     SplitForgotten,
-    /// The owner of a cache looks whether it still is before it says it is busy.
+    /// The owner of a cache checks that it is the owner before it says that it is busy.
     CheckBeforeBusy,
-    /// The owner of a cache says it is busy and looks without a fence between.
+    /// The owner of a cache says that it is busy and checks without a fence between.
     NoLightFence,
     /// The owner of a cache says it is done without releasing what it did.
     BusyRelaxed,
@@ -39,7 +42,7 @@ pub(crate) enum Fault {
     RevokeUnawaited,
     /// A revoker says that it is done before it is, and another believes it.
     RevokedEarly,
-    /// A revoker leaves in the cache what is there.
+    /// A revoker leaves the slots in the cache.
     CacheForgotten,
     /// A waiter sleeps while another thread may have a cache.
     SleepUnrevoked,
@@ -51,14 +54,107 @@ pub(crate) enum Fault {
     AdoptUnsealed,
     /// A slot that is here gets a second handle.
     ArriveTwice,
-    /// A slot's home is told that it is away before it is.
+    /// The home of a slot is told that the slot is away before the slot is.
     DepartLate,
     /// A slot is away without releasing what was done with it.
     DepartRelaxed,
     /// A part of a buffer is lent, or one of which others have parts.
     LendParts,
-    /// A home's plan is believed.
+    /// The plan of another process's pool is not checked.
     PlanUnchecked,
-    /// A visit ends without those who are still here.
+    /// A visit ends with a wrong count of the slots that are still here.
     VisitMiscounts,
+}
+
+// What follows returns the value that it is given, or does what it is named for, unless a fault is
+// planted.
+
+/// The order in which a give publishes its slot.
+#[inline(always)]
+pub(super) fn push_order(order: Ordering) -> Ordering {
+    if planted(Fault::LinkUnreleased) { Relaxed } else { order }
+}
+
+/// The order in which a slot goes away.
+#[inline(always)]
+pub(super) fn depart_order(order: Ordering) -> Ordering {
+    if planted(Fault::DepartRelaxed) { Relaxed } else { order }
+}
+
+/// The order in which the owner of a cache says that it is done.
+#[inline(always)]
+pub(super) fn done_order(order: Ordering) -> Ordering {
+    if planted(Fault::BusyRelaxed) { Relaxed } else { order }
+}
+
+#[inline(always)]
+pub(super) fn light_fence<A: Atomics>() {
+    if !planted(Fault::NoLightFence) {
+        A::light_fence();
+    }
+}
+
+/// A slot goes away, and then its home is told.
+#[inline(always)]
+pub(super) fn in_order(go: impl FnOnce(), tell: impl FnOnce()) {
+    if planted(Fault::DepartLate) {
+        tell();
+        return go();
+    }
+    go();
+    tell();
+}
+
+/// Counts off a handle. How many there were.
+#[inline(always)]
+pub(super) fn fetch_sub_handle<W: Word>(handles: &W, order: Ordering) -> u64 {
+    if planted(Fault::LetGoTorn) {
+        let before = handles.load(Acquire);
+        handles.store(before - 1, Release);
+        return before;
+    }
+    handles.fetch_sub(1, if planted(Fault::LetGoRelaxed) { Relaxed } else { order })
+}
+
+/// The count of handles to a slot that comes home.
+#[inline(always)]
+pub(super) fn count_restored(count: u64) -> u64 {
+    if planted(Fault::CountNotRestored) { 0 } else { count }
+}
+
+/// What stands for the owner of a cache while that is revoked.
+pub(super) fn owner_while_revoking(revoking: u64, revoked: u64) -> u64 {
+    if planted(Fault::RevokedEarly) { revoked } else { revoking }
+}
+
+/// Whether a revoker waits for an owner.
+pub(super) fn is_awaited(is_busy: bool) -> bool {
+    is_busy && !planted(Fault::RevokeUnawaited)
+}
+
+pub(super) fn revoke_to_close(revoke: impl FnOnce()) {
+    if !planted(Fault::CloseUnrevoked) {
+        revoke();
+    }
+}
+
+pub(super) fn revoke_to_sleep(revoke: impl FnOnce()) {
+    if !planted(Fault::SleepUnrevoked) {
+        revoke();
+    }
+}
+
+/// The queue that a give got hold of first.
+pub(super) fn queue_before_give<T>(queue: T, after: impl Fn() -> T) -> T {
+    if planted(Fault::QueueAfterGive) { after() } else { queue }
+}
+
+/// What is found wrong with a home's plan.
+pub(super) fn plan_check<E>(found: Result<(), E>) -> Result<(), E> {
+    if planted(Fault::PlanUnchecked) { Ok(()) } else { found }
+}
+
+/// How many slots have come to a visit and were not given back.
+pub(super) fn met(count: u64) -> u64 {
+    count + u64::from(planted(Fault::VisitMiscounts))
 }

@@ -39,7 +39,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use crate::atomics::{Atomics, StdAtomics, Word};
 
 /// A stack of free slots, known by their numbers.
@@ -289,15 +289,9 @@ impl<A: Atomics> FreeList<A> {
 /// Tries once to put `slot`, whose link is `link`, on the top that `head` names.
 #[inline]
 fn push<W: Word>(word: &W, link: &W, head: u64, depth: u64, slot: u32) -> Result<(), u64> {
-    let under = linked(head & INDEX, depth + 1);
-    if !planted(Fault::LinkAfterSwap) {
-        link.store(under, Relaxed);
-    }
+    link.store(linked(head & INDEX, depth + 1), Relaxed);
     let new = (head & !(INDEX | WAITING)) | u64::from(slot);
-    word.compare_exchange_weak(head, new, Release, Acquire)?;
-    if planted(Fault::LinkAfterSwap) {
-        link.store(under, Relaxed);
-    }
+    word.compare_exchange_weak(head, new, fault::push_order(Release), Acquire)?;
     Ok(())
 }
 

@@ -7,7 +7,6 @@ use std::ptr::NonNull;
 use thiserror::Error;
 
 use super::buffer::Buf;
-use super::fault::{Fault, planted};
 use super::plan::CLASSES_MAX;
 use super::region::Region;
 use super::slot::SlotHandle;
@@ -63,7 +62,7 @@ impl Buf {
             Some(LendError::Visiting)
         } else if core.region.cooperating_fd().is_none() {
             Some(LendError::Private)
-        } else if !slot.is_whole() && !planted(Fault::LendParts) {
+        } else if !slot.is_whole() {
             Some(LendError::Part)
         } else if core.classes.len() > CLASSES_MAX {
             Some(LendError::Classes)

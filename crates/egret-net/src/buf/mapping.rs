@@ -121,12 +121,16 @@ impl MappingKind {
     }
 }
 
+fn has_final_size(seals: SealFlags) -> bool {
+    seals.contains(FINAL_SIZE) || planted(Fault::AdoptUnsealed)
+}
+
 /// Maps a file that a cooperating peer sent, to be read and written, if its size
 /// is final and at most `max` bytes in whole pages.
 pub(super) fn adopt(fd: &OwnedFd, max: u64) -> Result<(NonNull<u8>, usize), AdoptError> {
     // First the seals: until they are there, the size can change after it was asked for.
     let seals = fs::fcntl_get_seals(fd).map_err(refused_adoption("fcntl(F_GET_SEALS)"))?;
-    if !seals.contains(FINAL_SIZE) && !planted(Fault::AdoptUnsealed) {
+    if !has_final_size(seals) {
         return Err(AdoptError::Unsealed);
     }
     let bytes = fs::fstat(fd).map_err(refused_adoption("fstat"))?.st_size.cast_unsigned();

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::buffer::Buf;
 use super::class::ClassLayout;
-use super::fault::{Fault, planted};
+use super::fault;
 use super::free_list::FreeList;
 use super::pool::SLOT_ALIGN;
 
@@ -64,7 +64,7 @@ impl PoolPlan {
 /// A class behind one of so many bytes each, which ends there.
 fn check(
     [bytes, stride, offset, count]: [u64; WORDS],
-    (bytes_before, end_before): (usize, usize),
+    before: (usize, usize),
     len: usize,
 ) -> Result<ClassLayout, &'static str> {
     let size = |word| usize::try_from(word).map_err(|_| "a number that is too large");
@@ -72,9 +72,14 @@ fn check(
     let count = u32::try_from(count).ok().filter(|count| *count as usize <= COUNT_MAX);
     let count = count.ok_or("more slots than a class can have")?;
     let layout = ClassLayout { bytes, stride, offset, count, low_water: 0 };
-    if planted(Fault::PlanUnchecked) {
-        return Ok(layout);
-    }
+    fault::plan_check(check_place(&layout, before, len)).map(|()| layout)
+}
+
+fn check_place(
+    &ClassLayout { bytes, stride, offset, count, .. }: &ClassLayout,
+    (bytes_before, end_before): (usize, usize),
+    len: usize,
+) -> Result<(), &'static str> {
     let wrong = [
         (bytes <= bytes_before, "its slots are not larger than those before"),
         (stride < bytes, "its slots overlap"),
@@ -86,7 +91,7 @@ fn check(
         return Err(why);
     }
     let all = stride.checked_mul(count as usize).and_then(|all| all.checked_add(offset));
-    all.filter(|end| *end <= len).map(|_| layout).ok_or("it does not lie in the region")
+    all.filter(|end| *end <= len).map(|_| ()).ok_or("it does not lie in the region")
 }
 
 fn end(layout: &ClassLayout) -> usize {

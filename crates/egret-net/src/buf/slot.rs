@@ -97,9 +97,7 @@ impl SlotHandle {
     /// Cuts the handle in two: the first `mid` bytes, and the rest.
     pub(super) fn split(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at byte {mid} of {}", self.len);
-        if !planted(Fault::SplitForgotten) {
-            count_split(self.handles());
-        }
+        count_split(self.handles());
         let whole = ManuallyDrop::new(self);
         let head = Self { len: mid, capacity: mid, ..*whole };
         // SAFETY: `mid` is at most the length, so the start stays in the slot.
@@ -118,9 +116,7 @@ impl SlotHandle {
         self.len += rest.len;
         self.capacity += rest.capacity;
         let rest = ManuallyDrop::new(rest);
-        if !planted(Fault::JoinForgotten) {
-            count_join(rest.handles());
-        }
+        count_join(rest.handles());
         Ok(self)
     }
 
@@ -141,7 +137,7 @@ impl SlotHandle {
 
     /// Whether it is all of its slot, and nobody else has a part.
     pub(super) fn is_whole(&self) -> bool {
-        self.is_only() && self.capacity == self.class().bytes
+        (self.is_only() && self.capacity == self.class().bytes) || planted(Fault::LendParts)
     }
 
     /// Leaves `reclaim` for the last handle to run. Only for the only handle.

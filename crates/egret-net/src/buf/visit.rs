@@ -17,7 +17,7 @@ use thiserror::Error;
 use super::buffer::Buf;
 use super::class::{PoolCore, VisitHost};
 use super::counts::{arrive, depart};
-use super::fault::{Fault, planted};
+use super::fault;
 use super::lent::LendError;
 use super::plan::PoolPlan;
 use super::region::Region;
@@ -99,7 +99,7 @@ impl PoolVisit {
         if !self.has(&buf) {
             return Err((buf, LendError::Visiting));
         }
-        if !buf.slot().is_whole() && !planted(Fault::LendParts) {
+        if !buf.slot().is_whole() {
             return Err((buf, LendError::Part));
         }
         let slot = ManuallyDrop::new(buf.into_slot());
@@ -132,10 +132,9 @@ pub(crate) fn is_here<W: Word>(handles: &W) -> bool {
 
 impl Drop for PoolVisit {
     fn drop(&mut self) {
-        let miscounted = u64::from(planted(Fault::VisitMiscounts));
         // SAFETY: made by `visit`, and this is the end of it. What came and was not given back
         // has told the host and the balance, or will.
-        unsafe { PoolCore::leave(self.core, self.met + miscounted) };
+        unsafe { PoolCore::leave(self.core, fault::met(self.met)) };
     }
 }
 

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::biased::BiasedSlots;
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::free_list::{FreeList, Given};
 use crate::atomics::{Atomics, Lock, StdAtomics};
 use crate::rt::{self, Instant};
@@ -48,9 +48,7 @@ impl<A: Atomics> SlotWaiters<A> {
                 self.leave(ticket);
                 return None;
             }
-            if !planted(Fault::SleepUnrevoked) {
-                slots.revoke();
-            }
+            fault::revoke_to_sleep(|| slots.revoke());
             if self.enqueue_and_raise(ticket, slots.list()) {
                 A::park(until);
             }
@@ -85,8 +83,7 @@ impl<A: Atomics> SlotWaiters<A> {
         // SAFETY: as the caller promised.
         let given = unsafe { FreeList::give_flagged(list, slot) };
         if given == Given::FreeAndAwaited {
-            let waiters = if planted(Fault::QueueAfterGive) { queue() } else { waiters };
-            waiters.wake_all();
+            fault::queue_before_give(waiters, queue).wake_all();
         }
         given == Given::Closed
     }

@@ -12,6 +12,7 @@
 mod common;
 #[doc(hidden)]
 pub mod handshake;
+mod open_nic;
 mod outbox;
 pub mod place;
 mod receives;

@@ -488,14 +488,14 @@ pub enum ConnectError {
     #[error("a completion queue or a drain of another nic")]
     OtherNic,
     /// The other side does not begin as an egret peer does.
-    #[error("the greeting was refused: {}", HelloError::NotEgret)]
+    #[error("the handshake was refused: {}", HelloError::NotEgret)]
     NotEgret,
     /// The peer's machine orders its bytes the other way.
-    #[error("the greeting was refused: {}", HelloError::OtherByteOrder)]
+    #[error("the handshake was refused: {}", HelloError::OtherByteOrder)]
     OtherByteOrder,
     /// The peer speaks another protocol version.
     #[error(
-        "the greeting was refused: {}",
+        "the handshake was refused: {}",
         HelloError::Version { theirs: *.theirs, ours: *.ours }
     )]
     OtherVersion {
@@ -504,8 +504,8 @@ pub enum ConnectError {
         /// This side's version.
         ours: u16,
     },
-    /// The other side's greeting is too short, too long, or has a field out of its range.
-    #[error("the greeting was refused: {}", HelloError::Malformed(.0))]
+    /// The other side's handshake is too short, too long, or has a field out of its range.
+    #[error("the handshake was refused: {}", HelloError::Malformed(.0))]
     MalformedGreeting(&'static str),
     /// The two sides have different secrets.
     #[error("the secret was refused: {}", SecretError::Different)]

@@ -28,7 +28,7 @@ pub struct Hello {
     pub tag: u64,
 }
 
-/// Why a greeting was refused.
+/// Why a handshake was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HelloError {
     /// Not the first bytes of an egret connection.
@@ -46,7 +46,7 @@ pub enum HelloError {
         ours: u16,
     },
     /// Too short, too long, or with a field out of its range.
-    #[error("the greeting is malformed: {0}")]
+    #[error("the handshake is malformed: {0}")]
     Malformed(&'static str),
 }
 
@@ -151,7 +151,7 @@ impl Hello {
     }
 }
 
-/// Whether a service name fits the greeting.
+/// Whether a service name fits the handshake.
 pub(crate) const fn service_fits(service: &str) -> bool {
     service.len() <= SERVICE_MAX
 }

@@ -140,7 +140,7 @@ impl Descriptor {
     pub(super) fn ask(&mut self, len: usize, tag: u64) -> Result<(), ViError> {
         let own = self.0.first.as_ref().map_or(0, |own| own.bytes().len());
         let Some(spot) = self.0.spot.as_mut().filter(|spot| !spot.landed) else { return Ok(()) };
-        if len <= own && !planted(Fault::SmallAsked) {
+        if fits(len, own) {
             return Ok(());
         }
         let not_taken = |why: &'static str| ViError::NotTaken(why.into());
@@ -148,7 +148,7 @@ impl Descriptor {
         let asked = contained(|| spot.landing.land(len as u64, tag));
         let buf = asked.unwrap_or(Err(PANICKED)).map_err(not_taken)?;
         let rest = len.checked_sub(buf.len()).ok_or_else(|| not_taken(LONGER))?;
-        if rest > own && !planted(Fault::RestUnchecked) {
+        if is_more(rest, own) {
             return Err(not_taken(SHORTER));
         }
         spot.landed = true;
@@ -156,6 +156,16 @@ impl Descriptor {
         self.0.rest.extend(own);
         Ok(())
     }
+}
+
+/// Whether a message goes to the receive's own memory, and nobody is asked.
+fn fits(len: usize, own: usize) -> bool {
+    len <= own && !planted(Fault::SmallAsked)
+}
+
+/// Whether the rest of a message is more than the receive's own memory.
+fn is_more(rest: usize, own: usize) -> bool {
+    rest > own && !planted(Fault::RestUnchecked)
 }
 
 impl Completion {

@@ -73,18 +73,22 @@ impl LaneCounts {
     /// is asked once for what was sent, if there is room. Where the request and its answer may be
     /// lost, and the present moment is given, there is no window, and the request is repeated.
     pub(super) fn ask(&mut self, lane: Lane, now: Option<Instant>) -> bool {
-        let is_asked = self.asked >= self.message;
-        let may_ask = match now {
-            _ if self.heard >= self.message => false,
-            Some(now) if !planted(Fault::AsksOnce) => !is_asked || now >= self.ask_again,
-            _ => !is_asked && !self.is_full(lane),
-        };
+        let may_ask = self.may_ask(lane, now);
         if may_ask {
             self.sent += 1;
             self.asked = self.sent;
             self.ask_again = now.unwrap_or_default() + ASK_AGAIN;
         }
         may_ask
+    }
+
+    fn may_ask(&self, lane: Lane, now: Option<Instant>) -> bool {
+        let is_asked = self.asked >= self.message;
+        match now {
+            _ if self.heard >= self.message => false,
+            Some(now) if !planted(Fault::AsksOnce) => !is_asked || now >= self.ask_again,
+            _ => !is_asked && !self.is_full(lane),
+        }
     }
 
     /// The peer says the highest position that it has drained, by the low bits. A position that was
@@ -105,9 +109,7 @@ impl LaneCounts {
         if is_reliable && ahead != 1 {
             return false;
         }
-        let ahead = if planted(Fault::CountsDrained) { 1 } else { ahead };
-        let ahead = u64::try_from(ahead).unwrap_or(0);
-        self.drained = self.drained.saturating_add(ahead);
+        self.drained = self.drained.saturating_add(positions(ahead));
         true
     }
 
@@ -125,6 +127,11 @@ impl LaneCounts {
     pub(super) fn at(sent: u64, drained: u64) -> Self {
         Self { sent, message: sent, drained, ..Self::default() }
     }
+}
+
+/// How many positions that is; none, if the peer had drained before what it drained now.
+fn positions(ahead: i32) -> u64 {
+    if planted(Fault::CountsDrained) { 1 } else { u64::try_from(ahead).unwrap_or(0) }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low bits")]

@@ -43,7 +43,7 @@ pub struct Secret {
 
 /// No other use of HMAC with this secret begins so.
 const SIGNING: &[u8] = b"egret: who has the secret says this to a group";
-const KNOCKING: &[u8] = b"egret: who has the secret knocks";
+const SIGN_BY_SECRET: &[u8] = b"egret: who has the secret knocks";
 const COMPARING: &[u8] = b"egret: two secrets are the same";
 /// Bytes of a signature.
 pub(crate) const SIGNATURE: usize = 16;
@@ -144,8 +144,8 @@ impl Secret {
     }
 
     /// The sign by which a caller shows that it has a secret nobody can guess.
-    pub(crate) fn knock(&self) -> Hmac<Sha256> {
-        self.mac(KNOCKING)
+    pub(crate) fn sign_mac(&self) -> Hmac<Sha256> {
+        self.mac(SIGN_BY_SECRET)
     }
 
     /// The signature of a datagram to all who have the secret.

@@ -9,7 +9,7 @@ use crate::buf::fault::{Fault, caught};
 fn the_model_checker_finds_planted_faults() {
     let faults: [(Fault, fn()); 8] = [
         (Fault::NoTag, protocol::head_came_back),
-        (Fault::LinkAfterSwap, protocol::gives_at_once),
+        (Fault::LinkUnreleased, protocol::gives_at_once),
         (Fault::WakeForgotten, protocol::waiter_woken),
         (Fault::RaiseBeforeQueue, protocol::waiter_woken),
         (Fault::QueueAfterGive, protocol::wake_after_close),

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{ConnectRefusal, ListenState};
 use crate::fabric::ConnectRequest;
-use crate::fabric::handshake::HandshakeError;
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Hello};
 
@@ -29,7 +28,7 @@ pub(in crate::fabric) const NOBODY: &str = "nobody answers there";
 /// Why one is unknown of which only a name is known so far.
 pub(in crate::fabric) const UNRESOLVED: &str = "the system has not said yet where it is";
 /// The longest time between two attempts.
-const KNOCK_MAX: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_millis(100);
 /// An attempt that has been connected for so long without an answer waits for a listener: a handshake has
 /// two round trips, and a busy machine takes its time for them.
 const INSIDE_MIN: Duration = Duration::from_secs(1);
@@ -73,7 +72,7 @@ impl ConnectRetry {
     /// An attempt begins now; the time to the next one doubles.
     pub(in crate::fabric) fn attempted(&mut self, now: Instant) {
         self.next = now + self.again_after;
-        self.again_after = (self.again_after * 2).min(KNOCK_MAX);
+        self.again_after = (self.again_after * 2).min(RETRY_MAX);
     }
 
     /// The host refuses: the error for the program, unless another attempt may succeed.
@@ -88,18 +87,6 @@ impl ConnectRetry {
             return Some(self.timed_out(now));
         }
         refusal.into_error(self.request.spec.reliability)
-    }
-
-    /// The handshake has failed: the error for the program, unless another attempt may succeed.
-    pub(in crate::fabric) fn handshake_failed(
-        &mut self,
-        why: HandshakeError,
-        now: Instant,
-    ) -> Option<ConnectError> {
-        match why {
-            HandshakeError::Refused(refusal) => self.refused(refusal, now),
-            why => why.into_error(self.request.spec.reliability),
-        }
     }
 
     /// The error for a program whose deadline has passed, if its attempt has been connected `since` then: a

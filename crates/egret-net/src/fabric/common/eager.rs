@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::connection_end::EndedReply;
-use super::fault;
+use super::fault::{self, Fault, planted};
 use crate::vi::{DrainId, Lane, Position, PostError, Reply, Sink, ViError, ViId};
 
 /// Messages one behind the other: tag, length, bytes.
@@ -148,7 +148,7 @@ impl EagerOut {
         len: usize,
         is_reliable: bool,
     ) -> Result<Option<Position>, PostError> {
-        if !self.has_room(lane, len) && !fault::lanes_are_unbounded() {
+        if !self.has_room(lane, len) {
             if is_reliable {
                 self.waits = true;
                 return Err(PostError::LaneFull);
@@ -163,9 +163,9 @@ impl EagerOut {
 
     /// Whether a message of `len` bytes may be sent.
     #[inline]
-    pub(in crate::fabric) const fn has_room(&self, lane: Lane, len: usize) -> bool {
+    pub(in crate::fabric) fn has_room(&self, lane: Lane, len: usize) -> bool {
         let LaneSent { sent, heard } = self.lanes[lane as usize];
-        sent - heard + cost(len) <= WINDOWS[lane as usize]
+        sent - heard + cost(len) <= fault::window(WINDOWS[lane as usize])
     }
 
     /// The position behind all that was sent.
@@ -201,7 +201,7 @@ impl EagerOut {
                 continue;
             }
             let more = u64::from(more);
-            if more > lane.sent - lane.heard && !fault::acknowledgements_are_unchecked() {
+            if !lane.can_hear(more) {
                 return Err(ViError::Protocol(
                     "an acknowledgement of eager messages that were never sent",
                 )
@@ -213,6 +213,14 @@ impl EagerOut {
         self.has_news |= has_more && self.waits;
         self.waits &= !self.is_alone();
         Ok(())
+    }
+}
+
+impl LaneSent {
+    /// Whether the peer can have drained so much more.
+    #[inline]
+    fn can_hear(&self, more: u64) -> bool {
+        more <= self.sent - self.heard || planted(Fault::DrainedBelieved)
     }
 }
 
@@ -229,10 +237,10 @@ impl EagerIn {
         tag: u64,
         bytes: &[u8],
     ) -> Result<(), Box<ViError>> {
-        let window = WINDOWS[lane as usize];
+        let window = fault::window(WINDOWS[lane as usize]);
         let LaneArrived { came, drained, records } = &mut self.lanes[lane as usize];
         let cost = cost(bytes.len());
-        if *came - *drained + cost > window && !fault::lanes_are_unbounded() {
+        if *came - *drained + cost > window {
             return Err(ViError::Protocol("more eager messages than its window").into());
         }
         *came += cost;
@@ -278,22 +286,20 @@ impl EagerIn {
     /// Whether more is drained than the peer was last told.
     #[inline]
     pub(in crate::fabric) fn owes(&self, told: DrainedUnits) -> bool {
-        self.drained() != told && !fault::acknowledgements_are_kept_back()
+        self.drained() != told && !planted(Fault::DrainedUntold)
     }
 
     /// Whether an acknowledgement is due: the peer has asked, or half of a window was drained since it was
     /// last told.
     #[inline]
     pub(in crate::fabric) fn is_due(&mut self, told: DrainedUnits) -> bool {
-        let drained = self.drained();
-        if drained == told {
+        if !self.owes(told) {
             self.is_asked &= !self.is_empty();
             return false;
         }
-        let more = drained.lanes().into_iter().zip(told.lanes()).zip(WINDOWS);
+        let more = self.drained().lanes().into_iter().zip(told.lanes()).zip(WINDOWS);
         let mut more = more.map(|((now, then), window)| (now.wrapping_sub(then), window));
-        (self.is_asked || more.any(|(more, window)| u64::from(more) * 2 >= window))
-            && !fault::acknowledgements_are_kept_back()
+        self.is_asked || more.any(|(more, window)| u64::from(more) * 2 >= window)
     }
 
     /// Drops the messages that were not drained: nobody will drain them.

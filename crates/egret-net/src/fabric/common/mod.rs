@@ -2,7 +2,6 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `open_nic.rs` | opening a nic of an IP network, and what a nic allows |
 //! | `machine.rs` | the methods of a machine that are the same on every fabric |
 //! | `connection_table.rs` | the connections of a nic, by number |
 //! | `listeners.rs` | listeners, and the connection requests that wait to be accepted |
@@ -33,7 +32,6 @@ pub(super) mod fuzzed;
 pub(super) mod incoming;
 mod listeners;
 pub(super) mod machine;
-pub(super) mod open_nic;
 mod poll_timer;
 mod refusal;
 mod rejections;

@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::bytes::{ByteReader, Malformed, REASON, known, push_text};
 use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 
-/// Why a handshake was refused, told from the side of whoever reads it.
+/// Why a handshake was refused, from the point of view of the side that reads this.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ConnectRefusal {
     /// Not a final answer: someone may listen soon.

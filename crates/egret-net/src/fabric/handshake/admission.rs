@@ -10,7 +10,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use super::fault::{Fault, planted};
+use super::fault;
 use crate::rt::Instant;
 
 /// Where a caller comes from.
@@ -106,7 +106,7 @@ impl HandshakeLimits {
         } else {
             return Admission::Free;
         };
-        let silent = if planted(Fault::SilentSpared) { MOMENT } else { SILENT };
+        let silent = fault::patience_with_the_silent(SILENT, MOMENT);
         let gives_way = |oldest: Option<(Instant, K)>, moment| {
             oldest.filter(|(since, _)| now - *since >= moment).map(|(_, key)| key)
         };
@@ -142,6 +142,7 @@ impl<K: Copy> Count<K> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::{Fault, caught};
     use super::*;
 
     fn source(text: &str) -> CallerSource {
@@ -213,7 +214,7 @@ mod tests {
     #[test]
     fn the_silent_give_way_soon_and_before_who_has_opened() {
         the_silent_give_way_soon();
-        assert!(super::super::fault::caught(Fault::SilentSpared, the_silent_give_way_soon));
+        assert!(caught(Fault::SilentSpared, the_silent_give_way_soon));
     }
 
     #[test]

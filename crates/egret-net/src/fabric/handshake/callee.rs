@@ -56,7 +56,7 @@ impl HandshakeSide for CalleeState {
 }
 
 /// The sign and the first message of an opening that is worth a handshake. Costs hashes alone.
-fn knocked<'a>(
+fn read_opening<'a>(
     credentials: &Credentials,
     step: &'a HandshakeStep,
 ) -> Result<(Sign, &'a [u8]), HandshakeError> {
@@ -82,7 +82,7 @@ fn open(
     is_plain: bool,
 ) -> Result<CalleeState, HandshakeError> {
     let credentials = &talk.credentials;
-    let (sign, message) = knocked(credentials, step)?;
+    let (sign, message) = read_opening(credentials, step)?;
     credentials.openings.add(sign);
     talk.has_begun = true;
     let mut noise = Noise::callee(credentials, Prologue { flags: step.flags });
@@ -90,12 +90,17 @@ fn open(
     if !said.is_empty() {
         return Err(HelloError::Malformed(LENGTH).into());
     }
-    let both = is_plain && step.flags & PLAIN != 0;
-    let is_sealed = !(both || planted(Fault::DowngradeAllowed) && step.flags & PLAIN != 0);
+    let is_sealed = is_sealed(is_plain, step.flags);
     let flags = credentials.flags() | if is_sealed { 0 } else { PLAIN };
     let answer = noise.write(&[flags]);
     talk.say(&HandshakeStep::new(StepKind::Opening, 0, answer));
     Ok(CalleeState::Opened { noise, is_sealed })
+}
+
+/// Whether the bytes go sealed: they go plain if both sides would.
+fn is_sealed(is_plain: bool, flags: u8) -> bool {
+    let both = flags & PLAIN != 0 && (is_plain || planted(Fault::DowngradeAllowed));
+    !both
 }
 
 /// What the caller asks for, if it has proven the secret.
@@ -132,7 +137,7 @@ impl Callee {
         let step = StepReader::default().feed(bytes);
         let opening =
             step.ok().and_then(|(_, step)| step).filter(|it| it.kind == StepKind::Opening);
-        opening.is_some_and(|opening| knocked(credentials, &opening).is_ok())
+        opening.is_some_and(|opening| read_opening(credentials, &opening).is_ok())
     }
 
     /// Whether the caller has said nothing that is worth an answer yet.

@@ -9,6 +9,7 @@ use super::exchange::{
 use super::fault::{Fault, planted};
 use super::noise::{Noise, NoiseTransport, Prologue};
 use super::step::{HandshakeStep, StepKind};
+use crate::fabric::common::ConnectRefusal;
 use crate::fabric::common::bytes::{CHANGED, FLAGS, TERMS, TURN, UNPROVEN};
 use crate::vi::{Hello, HelloError, KeyError, PublicKey};
 
@@ -76,7 +77,7 @@ impl HandshakeSide for CallerState {
     }
 }
 
-/// Asks, if whoever has opened is the one that was called.
+/// Asks, if the callee that has opened is the one that was called.
 fn ask(
     talk: &mut StepExchange,
     mut noise: Noise,
@@ -94,8 +95,7 @@ fn ask(
         return Err(HelloError::Malformed(FLAGS).into());
     }
     let peer = noise.peer().ok_or(HelloError::Malformed(CHANGED))?;
-    let is_other = wanted.key.is_some_and(|key| key != peer);
-    if is_other && !planted(Fault::KeyUnchecked) {
+    if is_other(wanted.key, peer) {
         return Err(KeyError::Other.into());
     }
     let mut words = Vec::new();
@@ -104,6 +104,14 @@ fn ask(
     let message = noise.write(&words);
     talk.say(&HandshakeStep::new(StepKind::Asking, 0, message));
     Ok(noise.agreed(flags & PLAIN == 0))
+}
+
+fn is_other(wanted: Option<PublicKey>, peer: PublicKey) -> bool {
+    wanted.is_some_and(|key| key != peer) && !planted(Fault::KeyUnchecked)
+}
+
+fn goes_unproven(refusal: &ConnectRefusal) -> bool {
+    refusal.goes_unproven() || planted(Fault::RefusalBelieved)
 }
 
 fn welcomed(
@@ -141,7 +149,7 @@ fn read_refused(
         (false, _) => {
             let refusal = read_refusal(&step.body, step.version)?;
             let may_go = match has_asked {
-                true => refusal.goes_unproven() || planted(Fault::RefusalBelieved),
+                true => goes_unproven(&refusal),
                 false => refusal.goes_unasked(),
             };
             (refusal, may_go)

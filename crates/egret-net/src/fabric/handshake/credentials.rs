@@ -34,7 +34,7 @@ pub(super) struct Sign(pub [u8; SIGN]);
 /// Bytes of a sign.
 pub(super) const SIGN: usize = 16;
 /// No other use of HMAC begins so.
-const KNOCKING: &[u8] = b"egret: who knows the key knocks";
+const SIGN_BY_KEY: &[u8] = b"egret: who knows the key knocks";
 
 impl Credentials {
     /// Of a nic of `fabric` that was opened with `secret`; the empty one is none.
@@ -169,7 +169,7 @@ impl Credentials {
     fn secret_sign(&self) -> Hmac<Sha256> {
         // What a secret that can be guessed signs is a hint to it.
         if self.has_secret && self.secret.is_random() {
-            return self.secret.knock();
+            return self.secret.sign_mac();
         }
         key_sign(&PublicKey([0; KEY_BYTES]))
     }
@@ -177,7 +177,7 @@ impl Credentials {
 
 fn key_sign(key: &PublicKey) -> Hmac<Sha256> {
     let mac = Hmac::<Sha256>::new_from_slice(&key.0).expect("a key of any length");
-    mac.chain_update(KNOCKING)
+    mac.chain_update(SIGN_BY_KEY)
 }
 
 /// In an opening: the sender has a secret.

@@ -2,6 +2,8 @@
 //!
 //! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
+use std::time::Duration;
+
 #[cfg(test)]
 pub(super) use crate::fault::caught;
 pub(super) use crate::fault::planted;
@@ -13,15 +15,15 @@ pub(super) enum Fault {
     SecretForgotten,
     /// The key of one handshake is that of all.
     EphemeralRepeated,
-    /// What was said before the handshake, and on which fabric, does not go into it.
+    /// The version, the flags and the fabric do not go into the handshake.
     PrologueForgotten,
-    /// Whoever answers is taken for whom was called.
+    /// The key of the callee is not compared with the expected one.
     KeyUnchecked,
-    /// A secret that can be guessed is proven to anybody.
+    /// A secret that can be guessed is proven to any callee.
     GuessesAllowed,
-    /// Whoever comes is worth a handshake.
+    /// The sign of a caller is not checked.
     SignUnchecked,
-    /// The two sides talk in the clear though only one of them would.
+    /// The bytes go plain although only one side permits that.
     DowngradeAllowed,
     /// A step of any version is understood.
     VersionIgnored,
@@ -29,12 +31,39 @@ pub(super) enum Fault {
     LengthUnchecked,
     /// Bytes behind the end of a step are taken too.
     EndOverrun,
-    /// Refusals are believed without a proof.
+    /// A refusal needs no proof.
     RefusalBelieved,
     /// An opening is worth a handshake as often as it comes.
     OpeningsForgotten,
     /// One key seals both directions of a connection.
     DirectionsAlike,
-    /// Who has said nothing keeps its place as long as who has opened.
+    /// A silent caller keeps its place as long as one that has opened.
     SilentSpared,
+}
+
+// What follows returns the value that it is given first, unless a fault is planted.
+
+/// The secret that goes into a handshake.
+pub(super) fn secret<'a, T>(secret: &'a T, none: &'a T) -> &'a T {
+    if planted(Fault::SecretForgotten) { none } else { secret }
+}
+
+/// What both sides know before a handshake.
+pub(super) fn prologue(known: Vec<u8>) -> Vec<u8> {
+    if planted(Fault::PrologueForgotten) { Vec::new() } else { known }
+}
+
+/// The key by which the callee seals.
+pub(super) fn callees_key<T>(callees: T, callers: T) -> T {
+    if planted(Fault::DirectionsAlike) { callers } else { callees }
+}
+
+/// Bytes of the input that belong to a step.
+pub(super) fn consumed(consumed: usize, input: &[u8]) -> usize {
+    if planted(Fault::EndOverrun) { input.len() } else { consumed }
+}
+
+/// How long one that is silent has its place.
+pub(super) fn patience_with_the_silent(silent: Duration, opened: Duration) -> Duration {
+    if planted(Fault::SilentSpared) { opened } else { silent }
 }

@@ -61,6 +61,8 @@ pub(crate) use self::{
 };
 use crate::fabric::common::ConnectRefusal;
 use crate::fabric::common::bytes::{CHANGED, Malformed};
+use crate::fabric::common::connect_retry::ConnectRetry;
+use crate::rt::Instant;
 use crate::vi::{ConnectError, HelloError, KeyError, Reliability, SecretError};
 
 /// Why a handshake has failed. A last step may be outgoing that tells the peer: it is worth one try.
@@ -90,6 +92,18 @@ impl From<Malformed> for HandshakeError {
 }
 
 impl HandshakeError {
+    /// The error for the program whose connector this is, unless another attempt may succeed.
+    pub(in crate::fabric) fn final_error(
+        self,
+        retry: &mut ConnectRetry,
+        now: Instant,
+    ) -> Option<ConnectError> {
+        match self {
+            Self::Refused(refusal) => retry.refused(refusal, now),
+            why => why.into_error(retry.request.spec.reliability),
+        }
+    }
+
     /// What the connecting program is told, which asked for `level`; `None` if it
     /// should try again.
     pub(crate) fn into_error(self, level: Reliability) -> Option<ConnectError> {

@@ -11,7 +11,7 @@ use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, TransportState};
 
 use super::credentials::Credentials;
-use super::fault::{Fault, planted};
+use super::fault;
 use super::primitives::{Primitives, TAG};
 use super::step::BODY_MAX;
 use crate::fabric::seal::{SealKey, SealKeys};
@@ -70,8 +70,7 @@ impl Noise {
         let params: NoiseParams = PATTERN.parse().expect("a pattern of the Noise Protocol");
         let [low, high] = PROTOCOL_VERSION.to_le_bytes();
         let prologue = [b"egret".as_slice(), &[low, high, flags], credentials.fabric.as_bytes()];
-        let prologue =
-            if planted(Fault::PrologueForgotten) { Vec::new() } else { prologue.concat() };
+        let prologue = fault::prologue(prologue.concat());
         let private = credentials.identity.private();
         let primitives = Box::new(Primitives { ephemeral: credentials.ephemeral() });
         let builder = Builder::with_resolver(params, primitives)
@@ -87,8 +86,7 @@ impl Noise {
     /// Does a step with the secret at hand. Between steps the handshake's memory, which `snow`
     /// does not wipe, has no copy of the secret.
     fn with_secret<T>(&mut self, step: impl FnOnce(&mut HandshakeState) -> T) -> T {
-        let secret =
-            if planted(Fault::SecretForgotten) { &NO_SECRET } else { self.secret.shared_key() };
+        let secret = fault::secret(self.secret.shared_key(), &NO_SECRET);
         self.state.set_psk(PLACE, secret).expect("a secret of 32 bytes, at a place of the pattern");
         let done = step(&mut self.state);
         self.state.set_psk(PLACE, &NO_SECRET).expect("the same place");
@@ -123,10 +121,10 @@ impl Noise {
         let key = self.peer().expect("both keys are shown at the end");
         let keys = is_sealed.then(|| {
             let (callers, callees) = self.state.dangerously_get_raw_split();
-            let callees = if planted(Fault::DirectionsAlike) { callers } else { callees };
+            let callees = fault::callees_key(callees, callers);
             // The welcome is sealed by the callee's key itself.
             let [callers, callees] =
-                [callers, callees].map(|key| SealKey::new(key).after_greeting());
+                [callers, callees].map(|key| SealKey::new(key).after_handshake());
             match self.state.is_initiator() {
                 true => SealKeys { outgoing: callers, incoming: callees },
                 false => SealKeys { outgoing: callees, incoming: callers },

@@ -139,7 +139,7 @@ impl Cipher for AesGcm {
         let (sealed, tag) = out[..plain.len() + TAG].split_at_mut(plain.len());
         let both = InOutBuf::new(plain, sealed).expect("of one length");
         let made = self.cipher().encrypt_inout_detached(&nonce(number).into(), beside, both);
-        tag.copy_from_slice(&made.expect("a step of a greeting is short"));
+        tag.copy_from_slice(&made.expect("a step of a handshake is short"));
         plain.len() + TAG
     }
 

@@ -1,7 +1,7 @@
 //! The steps of a handshake, and how one is put together from any pieces. `docs/wire/handshake.md` has the
 //! bytes.
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use crate::fabric::common::bytes::{LENGTH, STEP};
 use crate::vi::{HelloError, PROTOCOL_VERSION};
 
@@ -68,7 +68,7 @@ impl StepReader {
         }
         let mut whole = std::mem::take(&mut self.0);
         let body = whole.split_off(HEAD);
-        let consumed = if planted(Fault::EndOverrun) { input.len() } else { consumed };
+        let consumed = fault::consumed(consumed, input);
         let StepHead { kind, flags, version } = head;
         Ok((consumed, Some(HandshakeStep { kind, flags, version, body })))
     }
@@ -107,7 +107,7 @@ impl StepHead {
         }
         let version = u16::from_le_bytes([v0, v1]);
         let body_len = usize::from(u16::from_le_bytes([l0, l1]));
-        let is_short = body_len <= BODY_MAX || planted(Fault::LengthUnchecked);
+        let is_short = is_short(body_len);
         if kind == StepKind::Refusal as u8 && is_short {
             // Its numbers have their order, whatever the sender's, and all versions know it.
             return Ok((Self { kind: StepKind::Refusal, flags, version }, body_len));
@@ -115,7 +115,7 @@ impl StepHead {
         if order != ORDER_MARK {
             return Err(HelloError::OtherByteOrder);
         }
-        if version != PROTOCOL_VERSION && !planted(Fault::VersionIgnored) {
+        if is_other(version) {
             return Err(HelloError::Version { theirs: version, ours: PROTOCOL_VERSION });
         }
         let known = [StepKind::Opening, StepKind::Asking, StepKind::Welcome, StepKind::Refusal];
@@ -126,6 +126,14 @@ impl StepHead {
         }
         Ok((Self { kind, flags, version }, body_len))
     }
+}
+
+fn is_short(body_len: usize) -> bool {
+    body_len <= BODY_MAX || planted(Fault::LengthUnchecked)
+}
+
+fn is_other(version: u16) -> bool {
+    version != PROTOCOL_VERSION && !planted(Fault::VersionIgnored)
 }
 
 /// Bytes that a step has at most: it fits into one datagram on any path.

@@ -74,6 +74,17 @@ impl Cipher {
             self.seal(number, beside, bytes);
             return Ok(());
         }
+        self.open_genuine(number, beside, bytes, tag)
+    }
+
+    #[inline]
+    fn open_genuine(
+        &self,
+        number: u64,
+        beside: &[u8],
+        bytes: &mut [u8],
+        tag: &Tag,
+    ) -> Result<(), SealError> {
         let nonce = nonce(number);
         match self {
             #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

@@ -3,7 +3,7 @@
 use super::SealError;
 use super::cipher::Tag;
 use super::epoch::{self, KeyEpoch};
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::key::SealKey;
 
 /// Seals one record after the other.
@@ -62,6 +62,11 @@ impl RecordCounter {
         Self { epoch: KeyEpoch::first(key), next: 0 }
     }
 
+    #[inline]
+    fn is_of_next_key(&self, number: u64) -> bool {
+        epoch::of(number) != self.epoch.number && !planted(Fault::KeyKept)
+    }
+
     /// The number of the next record, whose key is in place then.
     #[inline]
     fn take(&mut self) -> Result<u64, SealError> {
@@ -69,12 +74,10 @@ impl RecordCounter {
         if number == u64::MAX {
             return Err(SealError::Worn);
         }
-        if epoch::of(number) != self.epoch.number && !planted(Fault::KeyKept) {
+        if self.is_of_next_key(number) {
             self.epoch = self.epoch.next();
         }
-        if !planted(Fault::NumberKept) {
-            self.next += 1;
-        }
+        self.next += fault::advance(1);
         Ok(number)
     }
 }

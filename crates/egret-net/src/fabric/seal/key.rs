@@ -31,7 +31,7 @@ impl SealKey {
     }
 
     /// The first key of a connection, whose handshake has sealed its closing frame by this one.
-    pub(in crate::fabric) fn after_greeting(&self) -> Self {
+    pub(in crate::fabric) fn after_handshake(&self) -> Self {
         self.next(&Cipher::new(self))
     }
 

@@ -8,7 +8,7 @@
 use super::SealError;
 use super::cipher::Tag;
 use super::epoch::{self, KeyEpoch};
-use super::fault;
+use super::fault::{Fault, planted};
 use super::key::SealKey;
 use super::window::{ReplayVerdict, ReplayWindow};
 
@@ -80,14 +80,10 @@ impl NumberedOpener {
         if number == u64::MAX {
             return Err(SealError::Worn);
         }
-        match self.window.look(number) {
+        match self.look(number) {
             ReplayVerdict::New => {}
-            ReplayVerdict::Come if fault::repeats_are_opened() => {}
             ReplayVerdict::Come => return Err(SealError::Repeated),
             ReplayVerdict::Old => return Err(SealError::Old),
-        }
-        if fault::unproven_numbers_are_marked() {
-            self.window.mark(number);
         }
         let (epoch, now) = (epoch::of(number), self.now.number);
         if epoch == now {
@@ -106,12 +102,24 @@ impl NumberedOpener {
         Ok(())
     }
 
+    /// Whether this number has come; it will have when its datagram has proven to be genuine.
+    #[inline]
+    fn look(&mut self, number: u64) -> ReplayVerdict {
+        let verdict = self.window.look(number);
+        match verdict {
+            ReplayVerdict::New if planted(Fault::MarkedUnproven) => self.window.mark(number),
+            ReplayVerdict::Come if planted(Fault::RepeatTaken) => return ReplayVerdict::New,
+            _ => {}
+        }
+        verdict
+    }
+
     /// The next epoch has begun.
     #[cold]
     fn turn(&mut self) {
         if let Some(after) = self.after.take() {
             let before = std::mem::replace(&mut self.now, after);
-            self.before = (!fault::previous_key_is_dropped()).then_some(before);
+            self.before = (!planted(Fault::KeyDropped)).then_some(before);
         }
     }
 }

@@ -12,13 +12,13 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketFlags, accept_with, bind, connect, listen};
 use thiserror::Error;
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::rendezvous::{
     AcceptOffer, ConnectOffer, ControlSocket, ControlSocketError, CooperationReply, NameTooLong,
     OfferedDescriptors, OtherUser, PeerProcess, SegmentTerms, ShmRequirements, address, hear,
     own_user,
 };
-use super::socket::{PacketSent, PacketSocket, ReceivedPacket, seqpacket};
+use super::socket::{ControlPacket, PacketSent, PacketSocket, ReceivedPacket, seqpacket};
 use crate::fabric::common::ConnectRefusal;
 use crate::fabric::handshake::{
     Admission, Callee, CallerSource, DISPLACED, HandshakeError, HandshakeEvent, HandshakeLimits,
@@ -168,9 +168,9 @@ impl Acceptor {
         self.unproven.values().map(|peer| peer.until).chain(self.resting).min()
     }
 
-    /// The next visitor, who finished greeting, if there is one. Call it until
-    /// there is none; who is left then, because as many handshakes as one [turn](Self::turn) has
-    /// were begun, keeps [`fd`](Self::fd) readable. Whoever connects now must have greeted by `until`.
+    /// The next peer that has finished its handshake, if there is one. Call this function until
+    /// there is none. A peer whose handshake would be one more than a [turn](Self::turn) begins
+    /// keeps [`fd`](Self::fd) readable. A peer that connects now must finish its handshake by `until`.
     ///
     /// # Errors
     ///
@@ -182,26 +182,25 @@ impl Acceptor {
     ) -> Result<Option<ShmProvenPeer>, RefusedPeer> {
         self.rested(now);
         self.drop_expired(now)?;
-        // Each round ends the call, fills a place among those who greet, or brings
-        // one of them to its last word.
+        // Each round ends the call, accepts an unproven peer, or takes a handshake one step on.
         while self.left > 0
             && let Some(ready) = self.ready()
         {
-            let visitor = if ready == LISTENER {
+            let proven = if ready == LISTENER {
                 self.accept_socket(now, until)?
             } else if let Some(peer) = self.unproven.remove(&ready) {
                 self.hear(ready, peer)?
             } else {
                 None
             };
-            if visitor.is_some() {
-                return Ok(visitor);
+            if proven.is_some() {
+                return Ok(proven);
             }
         }
         Ok(None)
     }
 
-    /// Who has something to say.
+    /// The number of a peer, or of the listener, whose socket is readable.
     fn ready(&self) -> Option<u64> {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
@@ -213,8 +212,8 @@ impl Acceptor {
         found.is_ok_and(|count| count == 1).then(|| events[0].data.u64())
     }
 
-    /// Lets one more in, if the kernel lets us, it is of this user and there is room.
-    /// A visitor if another turns out to have greeted when it was to give way.
+    /// Accepts one more peer, if the kernel permits it, the peer is of this user and there is room.
+    /// A proven peer, if the one that was to give way has finished its handshake meanwhile.
     fn accept_socket(
         &mut self,
         now: Instant,
@@ -251,16 +250,11 @@ impl Acceptor {
             return outcome;
         }
         let number = self.next;
-        let watched = if planted(Fault::WatchRefused) {
-            Err(Errno::NOSPC)
-        } else {
-            watch(&self.epoll, &control.fd(), number)
-        };
-        if let Err(errno) = watched {
+        if let Err(errno) = watch(&self.epoll, &control.fd(), number) {
             refuse(&control, callee, &ConnectRefusal::Crowded);
-            // Who has greeted has nothing to do with it.
-            let visitor = outcome?.ok_or(RefusedPeer { pid, why: errno.into() })?;
-            return Ok(Some(visitor));
+            // A peer that finished its handshake meanwhile is not affected.
+            let proven = outcome?.ok_or(RefusedPeer { pid, why: errno.into() })?;
+            return Ok(Some(proven));
         }
         self.next += 1;
         self.unproven.insert(number, ShmUnprovenPeer { control, since: now, until, callee });
@@ -269,25 +263,19 @@ impl Acceptor {
 
     /// Whether there is a place for one more of this process.
     fn admit(&self, pid: i32, now: Instant) -> Admission<u64> {
-        let of = |pid| CallerSource::Process(if planted(Fault::SharesForgotten) { 0 } else { pid });
         let under_way = self.unproven.iter().map(|(number, peer)| {
             let stage = if peer.callee.is_silent() {
                 HandshakeStage::Silent
             } else {
                 HandshakeStage::Opened
             };
-            let source = of(peer.control.peer().pid);
+            let source = CallerSource::Process(peer.control.peer().pid);
             PendingHandshake { key: *number, source, stage: stage(peer.since) }
         });
-        let room = if planted(Fault::SharesForgotten) {
-            HandshakeLimits { of_one: CROWD.all, ..CROWD }
-        } else {
-            CROWD
-        };
-        room.admit(of(pid), now, under_way)
+        fault::limits(CROWD).admit(CallerSource::Process(pid), now, under_way)
     }
 
-    /// One who greets gives way to the next, unless it has said something meanwhile.
+    /// An unproven peer gives way to the next, unless it has sent something meanwhile.
     fn give_way(&mut self, number: u64) -> Result<Option<ShmProvenPeer>, RefusedPeer> {
         let Some(peer) = self.unproven.remove(&number) else { return Ok(None) };
         let pid = peer.control.peer().pid;
@@ -298,7 +286,21 @@ impl Acceptor {
         Err(RefusedPeer { pid, why: RefusedPeerCause::Displaced })
     }
 
-    /// Hears the next step of a greeting, and answers.
+    /// Feeds a step to a handshake. A handshake that begins with this step counts, also if it fails.
+    fn feed(
+        &mut self,
+        callee: &mut Callee,
+        packet: &ControlPacket,
+    ) -> Result<HandshakeEvent, HandshakeError> {
+        let had_begun = callee.has_begun();
+        let news = hear(callee, packet);
+        if !had_begun && callee.has_begun() {
+            self.left -= fault::begun(&news);
+        }
+        news
+    }
+
+    /// Receives the next step of a handshake, and answers.
     fn hear(
         &mut self,
         number: u64,
@@ -308,18 +310,13 @@ impl Acceptor {
         let away = |why| RefusedPeer { pid, why };
         let mut packet = match peer.control.receive() {
             Ok(ReceivedPacket::Packet(packet)) => packet,
-            // It was readable: whoever says nothing then has nothing to say.
+            // The socket was readable: a peer that has sent nothing has left.
             Ok(ReceivedPacket::Gone | ReceivedPacket::Nothing) => {
                 return Err(away(RefusedPeerCause::Left));
             }
             Err(errno) => return Err(away(errno.into())),
         };
-        let had_begun = peer.callee.has_begun();
-        let news = hear(&mut peer.callee, &packet);
-        let is_counted = news.is_ok() || !planted(Fault::LostUncounted);
-        if !had_begun && peer.callee.has_begun() && is_counted {
-            self.left -= usize::from(!planted(Fault::HandshakesUnbounded));
-        }
+        let news = self.feed(&mut peer.callee, &packet);
         let said = peer.send_step();
         let (key, hello, terms) = match news.map_err(|why| away(why.into()))? {
             HandshakeEvent::Hello { peer, hello, terms } => (peer, hello, terms),
@@ -338,7 +335,7 @@ impl Acceptor {
                 return Err(away(HandshakeError::from(why).into()));
             }
         };
-        // The visitor keeps its socket; an acceptor has nothing more to watch for there.
+        // The proven peer keeps its socket; the acceptor does not watch it any more.
         epoll::delete(&self.epoll, control.fd()).map_err(|errno| away(errno.into()))?;
         let agreed = self.stance.settle(offer.wish, control.peer());
         Ok(Some(ShmProvenPeer { hello, offer, key, agreed, handles, control, callee }))
@@ -383,7 +380,7 @@ impl ShmProvenPeer {
     ///
     /// # Errors
     ///
-    /// If the visitor is gone.
+    /// If the peer is gone.
     pub(super) fn accept(
         self,
         terms: &SegmentTerms,
@@ -420,14 +417,14 @@ impl ShmProvenPeer {
 /// Says of a name that is taken whether another user has it. `None` if it is this user's, or if
 /// nobody listens there.
 ///
-/// Whoever has the name sees somebody connect and leave.
+/// The process that has the name sees a peer connect and leave.
 pub(super) fn other_holder(host: &str) -> Option<OtherUser> {
     let socket = seqpacket().ok()?;
     connect(&socket, &address(host).ok()?).ok()?;
     PeerProcess::of(&PacketSocket::new(socket)).ok()?.check_user().err()
 }
 
-/// Best effort: whoever does not get it sees the connection end.
+/// Sends a refusal, if there is room for one; the peer sees the connection end in any case.
 fn refuse(control: &ControlSocket, mut callee: Callee, refusal: &ConnectRefusal) {
     callee.refuse(refusal);
     if !callee.outgoing().is_empty() {
@@ -435,13 +432,16 @@ fn refuse(control: &ControlSocket, mut callee: Callee, refusal: &ConnectRefusal)
     }
 }
 
-/// Whether there is something to read, or to learn that there is not.
+/// Whether there is something to read, or the peer has left.
 fn is_readable(fd: &impl AsFd) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn watch(epoll: &OwnedFd, fd: &impl AsFd, number: u64) -> Result<(), Errno> {
+    if planted(Fault::WatchRefused) {
+        return Err(Errno::NOSPC);
+    }
     epoll::add(epoll, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
 }
 

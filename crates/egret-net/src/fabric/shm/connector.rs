@@ -29,7 +29,7 @@ use crate::rt::Instant;
 use crate::vi::{AgreedTrust, ConnectError, Hello, PublicKey};
 
 /// How soon the first attempt is repeated.
-const KNOCK_MIN: Duration = Duration::from_millis(1);
+const RETRY_MIN: Duration = Duration::from_millis(1);
 
 const NOBODY: &str = "no process of this machine has a nic of this name";
 
@@ -47,7 +47,7 @@ type MadeConnection = (Box<DataPath>, AgreedTrust, PublicKey);
 
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
-        Self { retry: ConnectRetry::new(request, now, KNOCK_MIN), local_end: None, attempt: None }
+        Self { retry: ConnectRetry::new(request, now, RETRY_MIN), local_end: None, attempt: None }
     }
 
     /// Begins an attempt if it is time to, or gives up.
@@ -129,7 +129,7 @@ impl Connector {
 
     fn accepted(&mut self, accepted: AcceptedConnection) -> ConnectOutcome<MadeConnection> {
         let AcceptedConnection { terms, agreed, key, handles, control } = accepted;
-        let local_end = self.local_end.take().expect("it was sent with the greeting");
+        let local_end = self.local_end.take().expect("it was sent with the handshake");
         let peer_end = PeerEnd::new(&terms, handles);
         let conn = peer_end.and_then(|peer_end| {
             let parts = local_end.join(control, peer_end);
@@ -159,7 +159,7 @@ impl Connector {
             HandshakeAttemptError::OtherUser(other) => {
                 Some(ConnectError::other_user(other.theirs()))
             }
-            HandshakeAttemptError::Greeting(why) => self.retry.handshake_failed(why, now),
+            HandshakeAttemptError::Greeting(why) => why.final_error(&mut self.retry, now),
         };
         final_error.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
     }
@@ -306,8 +306,8 @@ impl HandshakeAttempt {
     ) -> Result<AttemptStart, HandshakeAttemptError> {
         let AttemptTarget { key, hello, host, terms, .. } = call;
         let wish = stance.wish(control.peer());
-        let greeting = ConnectOffer { host: host.to_owned(), terms, wish };
-        let wanted = CallerRequest { hello, terms: greeting.encode(), key, is_plain: true };
+        let offer = ConnectOffer { host: host.to_owned(), terms, wish };
+        let wanted = CallerRequest { hello, terms: offer.encode(), key, is_plain: true };
         let caller = Box::new(Caller::new(stance.greet.clone(), wanted));
         let mut attempt = Self { control, caller, wish };
         Ok(match attempt.send_step(&[])? {

@@ -48,7 +48,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::block;
-use super::fault::{Fault, planted};
+use super::fault;
 
 /// Copies `to.len()` bytes out of memory that another process may be writing.
 ///
@@ -132,9 +132,8 @@ unsafe fn words_in(from: &[u8], to: *mut u8) {
         shared.store(u64::from_ne_bytes(*word), Relaxed);
         at = at.wrapping_add(WORD);
     }
-    let tail = if planted(Fault::TailForgotten) { &[] } else { tail };
     // SAFETY: as the caller says, for its last bytes.
-    unsafe { bytes_in(tail, at) };
+    unsafe { bytes_in(fault::tail(tail), at) };
 }
 
 /// # Safety

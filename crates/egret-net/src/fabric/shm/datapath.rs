@@ -27,7 +27,7 @@ use super::context::{GONE, ISOLATED, TransferContext};
 use super::cooperating::{CooperatingSegments, gate::GatePass};
 use super::doorbell_socket::DoorbellError;
 use super::eager::{EagerLanes, LanePosition, ShmDrain, UndrainedRecords};
-use super::fault;
+use super::fault::{Fault, planted};
 use super::foreign::ForeignMemory;
 use super::layout::{CHUNK, LEFT, PIECE, PLACED, RECEIVES, REGION_MAX, RING, RING_LINES, TAKEN};
 use super::parts::ConnectionParts;
@@ -240,9 +240,7 @@ impl DataPath {
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
         let took = self.take_records(keys, PIECE)?;
-        if (!took || fault::closes_before_data())
-            && let Some(why) = self.closed_by_peer.take()
-        {
+        if !took && let Some(why) = self.closed_by_peer.take() {
             return Err(why);
         }
         if took {
@@ -259,8 +257,7 @@ impl DataPath {
                 self.read_peer_counts(keys)?;
             }
         }
-        let late = fault::returns_wait_for_silence() && took;
-        let home = !late && self.cooperating.as_mut().is_some_and(CooperatingSegments::poll);
+        let home = self.cooperating.as_mut().is_some_and(CooperatingSegments::poll);
         let mut put = false;
         if self.sender.outbox.has_more() {
             let counts = self.counts();
@@ -288,17 +285,16 @@ impl DataPath {
     fn take_records(&mut self, keys: &Keys, bytes_max: u64) -> Result<bool, Box<ViError>> {
         self.bytes_left = bytes_max;
         let mut took = 0;
-        while took < BATCH
-            && self.bytes_left > 0
-            && !self.receiver.torn
-            && self.take_record(keys)?
-        {
+        while took < BATCH && self.may_take() && self.take_record(keys)? {
             took += 1;
-            if fault::closes_before_data() && self.closed_by_peer.is_some() {
-                break;
-            }
         }
         Ok(took > 0)
+    }
+
+    #[inline]
+    fn may_take(&self) -> bool {
+        let is_over = planted(Fault::FarewellFirst) && self.closed_by_peer.is_some();
+        self.bytes_left > 0 && !self.receiver.torn && !is_over
     }
 
     /// Takes the next record: a waiting one, or the next of the ring. `false` if there is none.
@@ -344,15 +340,16 @@ impl DataPath {
             return Err(ViError::Protocol("more records than the ring has").into());
         }
         let item = if item.overtakes() { self.apply(item, None, keys)? } else { Some(item) };
-        if fault::releases_waiting_items() {
-            self.taken = behind;
-        }
-        let has_bytes =
-            item.and_then(|item| item.place().copied()).is_some_and(DataPlace::is_inline);
-        let has_bytes = has_bytes && !fault::forgets_waiting_bytes();
-        let record = if has_bytes { self.scratch.payload().into() } else { Box::default() };
+        let record = self.kept_bytes(item);
         self.waiting.push_back(WaitingItem { item, record, behind });
         Ok(true)
+    }
+
+    /// What is in scratch, if an item that waits has its bytes there.
+    fn kept_bytes(&self, item: Option<PostedItem>) -> Box<[u8]> {
+        let place = item.and_then(|item| item.place().copied());
+        let has_bytes = place.is_some_and(DataPlace::is_inline) && !planted(Fault::KeptForgotten);
+        if has_bytes { self.scratch.payload().into() } else { Box::default() }
     }
 
     /// Takes the oldest waiting item, if it need not wait any more.
@@ -621,16 +618,22 @@ impl DataPath {
                 cooperating.learn(secret, GatePass { gate, number }, (place, len))?;
             }
             ControlMessage::Kind(kind) => self.receiver.incoming.learn(kind),
-            ControlMessage::Close(farewell) => return Err(farewell.into_error().into()),
+            ControlMessage::Close(reason) => return Err(reason.into_error().into()),
         }
         Ok(true)
     }
 
     /// The counts of this side.
     #[inline]
-    const fn counts(&self) -> ReceiveCounts {
+    fn counts(&self) -> ReceiveCounts {
         let Receives { promised: receives, placed, .. } = self.receiver.incoming.receives;
-        ReceiveCounts { taken: self.taken, receives, placed }
+        ReceiveCounts { taken: self.done_with(), receives, placed }
+    }
+
+    /// The position up to which no record is needed any more.
+    #[inline]
+    fn done_with(&self) -> u64 {
+        if planted(Fault::ReleasedEarly) { self.ring.position() } else { self.taken }
     }
 
     #[inline]
@@ -672,8 +675,8 @@ impl OpenEnd for DataPath {
         // Before the buffers are anybody's: pairs with the fence in `peer_left`.
         fence(Release);
         // A peer that is gone, or does not listen, sees the socket close.
-        let farewell = ControlMessage::Close(CloseReason::of(why.clone()));
-        let _ = self.parts.control.send(&farewell, &[]);
+        let close = ControlMessage::Close(CloseReason::of(why.clone()));
+        let _ = self.parts.control.send(&close, &[]);
         for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.incoming.drain()) {
             posted.fail(why.clone(), notices);
         }

@@ -57,7 +57,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use super::doorbell_socket::{DoorbellError, DoorbellHandle};
-use super::fault;
+use super::fault::{self, Fault, planted};
 use super::foreign::ForeignMemory;
 use super::memory::{LINE, OwnMemory, Peek, Readable, Writable};
 use crate::atomics::{Atomics, Word};
@@ -160,9 +160,7 @@ impl<M: Writable> DoorbellSleeper<M> {
 /// caller looks at their rings once more. A put that a ringer does not fence for may be missed.
 #[inline]
 pub(super) fn rest_fence<A: Atomics>() {
-    if !fault::rests_unfenced() {
-        A::fence(SeqCst);
-    }
+    fault::rest_fence::<A>(SeqCst);
 }
 
 /// How far a nic that sleeps can rely on its bells.
@@ -183,11 +181,11 @@ pub(super) fn settle<'a, M: Writable + 'a>(
     mut sleepers: impl Iterator<Item = &'a DoorbellSleeper<M>>,
 ) -> WakeupCertainty {
     let is_relied_on = sleepers.any(|sleeper| sleeper.says & FENCES != 0);
-    if fault::arms_unfenced() || is_relied_on && M::Atomics::global_fence() {
+    if is_relied_on && fault::global_arm_fence::<M::Atomics>() {
         return WakeupCertainty::Likely;
     }
     // For ringers that fence.
-    M::Atomics::fence(SeqCst);
+    fault::arm_fence::<M::Atomics>(SeqCst);
     if is_relied_on { WakeupCertainty::Doubtful } else { WakeupCertainty::Sure }
 }
 
@@ -207,9 +205,8 @@ impl<M: Readable, H: DoorbellSignal> DoorbellRinger<M, H> {
         let line =
             usize::try_from(offset).ok().filter(|offset| offset.is_multiple_of(LINE))? / LINE;
         let word = memory.lines().get(line)?[0].peek();
-        let is_asked = word & FENCES != 0 || fault::relies_on_unpromised_fence();
         let fence = match word & SPINS {
-            0 if is_asked && M::Atomics::has_global_fence() => RingerFence::Light,
+            0 if promises_fence(word) && M::Atomics::has_global_fence() => RingerFence::Light,
             0 => RingerFence::Full,
             _ => RingerFence::Nothing,
         };
@@ -227,15 +224,25 @@ impl<M: Readable, H: DoorbellSignal> DoorbellRinger<M, H> {
     /// that, to [`pull`](Self::pull) for.
     #[inline(always)]
     pub(super) fn asleep(&self) -> Option<u64> {
+        self.pass_fence();
+        let word = self.memory.lines()[self.line][0].peek();
+        self.is_unrung(word).then_some(word)
+    }
+
+    #[inline(always)]
+    fn pass_fence(&self) {
         match self.fence {
-            _ if fault::rings_unfenced() => {}
+            _ if planted(Fault::RingUnfenced) => {}
             RingerFence::Nothing => {}
             RingerFence::Light => M::Atomics::light_fence(),
             RingerFence::Full => M::Atomics::fence(SeqCst),
         }
-        let word = self.memory.lines()[self.line][0].peek();
-        let is_asleep = word & ASLEEP != 0 && word != self.rung && !fault::misses_sleep();
-        is_asleep.then_some(word)
+    }
+
+    /// Whether this is the word of a peer that sleeps and was not rung for that.
+    #[inline(always)]
+    fn is_unrung(&self, word: u64) -> bool {
+        word & ASLEEP != 0 && word != self.rung && !planted(Fault::SleepUnseen)
     }
 
     #[cold]
@@ -245,6 +252,11 @@ impl<M: Readable, H: DoorbellSignal> DoorbellRinger<M, H> {
         self.rung = word;
         Ok(true)
     }
+}
+
+/// Whether a sleeper with this word fences for those who ring.
+fn promises_fence(word: u64) -> bool {
+    word & FENCES != 0 || planted(Fault::LightUnasked)
 }
 
 #[cfg(test)]

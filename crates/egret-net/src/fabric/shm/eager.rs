@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
-use super::fault;
+use super::fault::{self, Fault, planted};
 use super::foreign::ForeignMemory;
 use super::layout::{CONSUMED, LANE_LINES, LANES};
 use super::memory::OwnMemory;
@@ -59,8 +59,8 @@ impl EagerLanes {
     /// `None` if the peer's memory is not as large as it must be.
     pub(super) fn new(spec: ViSpec, own: &OwnMemory, foreign: &ForeignMemory) -> Option<Self> {
         let sender = |lane: usize| {
-            let read_at = lane ^ usize::from(fault::crosses_consumed());
-            let (first, consumed) = (LANES[lane], CONSUMED[read_at] as u64);
+            let consumed = CONSUMED[fault::lane_of_consumed(lane)] as u64;
+            let first = LANES[lane];
             RingSender::new(own.clone(), first, LANE_LINES, foreign.clone(), consumed).ok()
         };
         let receiver = |lane: usize| {
@@ -98,8 +98,9 @@ impl EagerLanes {
         tag: u64,
         parts: &[&[u8]],
     ) -> Option<LanePosition> {
-        let lane = lane as usize ^ usize::from(fault::mistakes_lane());
-        self.senders[lane].try_long(tag, parts).and_then(LanePosition::new)
+        self.senders[fault::lane_of_long(lane as usize)]
+            .try_long(tag, parts)
+            .and_then(LanePosition::new)
     }
 
     /// Writes a record, if there is room for it. The caller wakes the peer.
@@ -215,9 +216,8 @@ impl EagerLanes {
         &mut self,
         scratch: &'s mut Scratch,
     ) -> Result<Option<(u64, &'s [u8])>, Box<ViError>> {
-        self.announced &= fault::tells_once();
-        let [talk, bulk] = &mut self.receivers;
-        let [talk, bulk] = if fault::drains_bulk_first() { [bulk, talk] } else { [talk, bulk] };
+        self.announce_later();
+        let [talk, bulk] = self.receivers_in_order();
         let taken = match talk.take_len(scratch).map_err(protocol_error)? {
             None => bulk.take_len(scratch).map_err(protocol_error)?,
             taken => taken,
@@ -225,11 +225,24 @@ impl EagerLanes {
         Ok(taken.map(|(tag, len)| (tag, scratch.payload_of(len))))
     }
 
+    /// Talk first.
+    #[inline(always)]
+    fn receivers_in_order(&mut self) -> [&mut RingReceiver; 2] {
+        let [talk, bulk] = &mut self.receivers;
+        if planted(Fault::BulkFirst) { [bulk, talk] } else { [talk, bulk] }
+    }
+
+    /// Has waiting threads told of the records that come after those taken now.
+    #[inline(always)]
+    fn announce_later(&mut self) {
+        self.announced &= planted(Fault::ToldForGood);
+    }
+
     /// Records consumed, as far as this side has published that to the peer.
     #[inline]
     pub(super) fn published(&self) -> u64 {
-        let bulk = if fault::hides_bulk_room() { 0 } else { self.receivers[1].published() };
-        self.receivers[0].published() + bulk
+        let [talk, bulk] = &self.receivers;
+        talk.published() + if planted(Fault::BulkRoomSilent) { 0 } else { bulk.published() }
     }
 
     /// Publishes how far this side is.
@@ -242,9 +255,7 @@ impl EagerLanes {
     pub(super) fn undrained(&mut self, wants: bool) -> UndrainedRecords {
         let (mut scratch, mut records) = (Scratch::new(), VecDeque::new());
         for receiver in self.receivers.iter_mut().filter(|_| wants) {
-            if !fault::kept_counts_as_arrived() {
-                receiver.silence();
-            }
+            receiver.silence();
             let end = receiver.position() + LANE_LINES as u64;
             while receiver.position() < end
                 && let Ok(Some((tag, bytes))) = receiver.take(&mut scratch)
@@ -252,12 +263,17 @@ impl EagerLanes {
                 records.push_back((tag, bytes.to_vec()));
             }
         }
-        let arrived = Lane::ALL.map(|lane| {
-            let known = Position::new(self.senders[lane as usize].consumed());
-            let forgotten = fault::forgets_arrived().then(Position::default);
-            forgotten.unwrap_or_else(|| self.arrived_so_far(lane).unwrap_or(known))
-        });
+        let arrived = Lane::ALL.map(|lane| self.arrived_at_last(lane));
         UndrainedRecords { vi: self.vi, records, arrived }
+    }
+
+    /// How much of a lane the peer has consumed, as far as is known when the connection ends.
+    fn arrived_at_last(&mut self, lane: Lane) -> Position {
+        if planted(Fault::ArrivedForgotten) {
+            return Position::default();
+        }
+        let known = Position::new(self.senders[lane as usize].consumed());
+        self.arrived_so_far(lane).unwrap_or(known)
     }
 }
 
@@ -271,11 +287,7 @@ impl UndrainedRecords {
     }
 
     pub(super) fn take(&mut self) -> Option<(u64, Vec<u8>)> {
-        if fault::drains_kept_backwards() {
-            self.records.pop_back()
-        } else {
-            self.records.pop_front()
-        }
+        if planted(Fault::KeptTurned) { self.records.pop_back() } else { self.records.pop_front() }
     }
 }
 

@@ -2,9 +2,15 @@
 //!
 //! Repeated names: `Fault`, one beside the code of each area.
 
+use std::sync::atomic::Ordering::{self, Relaxed};
+
+use super::doorbell::WakeupCertainty;
+use crate::atomics::Atomics;
+use crate::fabric::handshake::HandshakeLimits;
 #[cfg(test)]
 pub(super) use crate::fault::caught;
 pub(super) use crate::fault::planted;
+use crate::vi::{AgreedTrust, Posted};
 
 /// A fault of the shared-memory fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +27,6 @@ pub(super) enum Fault {
     ItemsAnywhere,
     /// The bytes of a waiting record are looked for in the next record.
     KeptForgotten,
-    /// The head of a record is stored before the record.
-    HeadEarly,
     /// The head of a record is stored without releasing the record.
     HeadRelaxed,
     /// A record is copied without acquiring what its head stands for.
@@ -69,7 +73,7 @@ pub(super) enum Fault {
     Undisturbed,
     /// An end that rests does not say so.
     RestUnsaid,
-    /// An end that rests may look at its rings before it is seen to.
+    /// An end that rests may read its rings before its peer can see that it rests.
     RestUnfenced,
     /// A doorbell event is read by a thread that does not wake the sleeping one.
     HeardByOthers,
@@ -101,8 +105,6 @@ pub(super) enum Fault {
     EndIgnored,
     /// Bytes that the kernel left out count as read.
     ShortReadEnds,
-    /// A return is counted before it is stored.
-    ReturnEarly,
     /// A return is counted without releasing what came before.
     ReturnRelaxed,
     /// A return is read without acquiring what came before it.
@@ -121,8 +123,8 @@ pub(super) enum Fault {
     BackIgnored,
     /// A hand-over that nobody receives is not looked at.
     UnreceivedForgotten,
-    /// Returns are looked at only while no messages come.
-    ReturnsLate,
+    /// A poll does not look at returns.
+    ReturnsUnpolled,
     /// A return wakes nobody.
     ReturnSilent,
     /// A hand-over says how many bytes are left where it was.
@@ -163,67 +165,127 @@ pub(super) enum Fault {
     ProcessesForgotten,
     /// One process may take all places of unproven peers.
     SharesForgotten,
-    /// As many handshakes are begun at once as there are callers.
+    /// A turn begins any number of handshakes.
     HandshakesUnbounded,
-    /// A handshake that comes to nothing does not count as begun.
+    /// A handshake that fails does not count as begun.
     LostUncounted,
     /// The operating system refuses to watch another socket.
     WatchRefused,
 }
 
-/// The questions by which hot paths ask for a fault, so that they read as their protocol.
-macro_rules! questions {
-    ($($fault:ident => $question:ident,)+) => {
+// What follows returns the value, or passes the fence, that it is given, unless a fault is planted.
+
+/// The order in which the head of a record is stored.
+#[inline(always)]
+pub(super) fn publish_order(order: Ordering) -> Ordering {
+    if planted(Fault::HeadRelaxed) { Relaxed } else { order }
+}
+
+/// The lane whose consumed position is read for that of this lane.
+pub(super) fn lane_of_consumed(lane: usize) -> usize {
+    lane ^ usize::from(planted(Fault::ConsumedCrossed))
+}
+
+/// The lane of a record of several lines.
+#[inline(always)]
+pub(super) fn lane_of_long(lane: usize) -> usize {
+    lane ^ usize::from(planted(Fault::LaneMistaken))
+}
+
+/// The bytes of a send that has gone.
+#[inline]
+pub(super) fn len_sent(len: u64, posted: &Posted) -> u64 {
+    if planted(Fault::HandedLength) { posted.descriptor().len() } else { len }
+}
+
+/// The bytes of a copy behind its last whole word.
+#[inline]
+pub(super) fn tail(tail: &[u8]) -> &[u8] {
+    if planted(Fault::TailForgotten) { &[] } else { tail }
+}
+
+/// What the kernel says that it read, of so many bytes; less than zero for an error.
+pub(super) fn got(got: isize, asked: usize) -> isize {
+    match () {
+        () if planted(Fault::ReachForbidden) => -1,
+        () if planted(Fault::ShortReadEnds) => asked.cast_signed(),
+        () => got,
+    }
+}
+
+/// How far a nic relies on its bells.
+pub(super) fn certainty(bells: WakeupCertainty) -> WakeupCertainty {
+    let trusts = bells == WakeupCertainty::Likely && planted(Fault::FenceTrusted);
+    if trusts { WakeupCertainty::Sure } else { bells }
+}
+
+/// The order in which the count of returns is stored.
+#[inline]
+pub(super) fn return_order(order: Ordering) -> Ordering {
+    if planted(Fault::ReturnRelaxed) { Relaxed } else { order }
+}
+
+/// What a receiver of buffers holds when it leaves.
+pub(super) fn held<T>(all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    all.skip(usize::from(planted(Fault::HeldForgotten)))
+}
+
+/// The same, looked at while nothing returns.
+pub(super) fn held_at_lock<T>(mut held: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let before: Vec<T> =
+        if planted(Fault::LeaveUnlocked) { held.by_ref().collect() } else { Vec::new() };
+    before.into_iter().chain(held)
+}
+
+/// The places of unproven peers.
+pub(super) fn limits(limits: HandshakeLimits) -> HandshakeLimits {
+    let of_one = if planted(Fault::SharesForgotten) { limits.all } else { limits.of_one };
+    HandshakeLimits { of_one, ..limits }
+}
+
+/// How much a handshake that has just begun counts.
+pub(super) fn begun<T, E>(news: &Result<T, E>) -> usize {
+    let is_counted = news.is_ok() || !planted(Fault::LostUncounted);
+    usize::from(is_counted && !planted(Fault::HandshakesUnbounded))
+}
+
+/// What a side that asked to cooperate, or did not, was told.
+pub(super) fn agreed(said: AgreedTrust, asked: bool) -> AgreedTrust {
+    let is_ignored = asked && planted(Fault::VerdictIgnored);
+    if is_ignored { AgreedTrust::Cooperating } else { said }
+}
+
+/// What a process of another user is answered.
+pub(super) fn refused_user<E>(why: E) -> Result<(), E> {
+    if planted(Fault::UserUnchecked) { Ok(()) } else { Err(why) }
+}
+
+macro_rules! fences {
+    ($($fence:ident unless $fault:ident,)+) => {
         $(
             #[inline(always)]
-            pub(super) fn $question() -> bool {
-                planted(Fault::$fault)
+            pub(super) fn $fence<A: Atomics>(order: Ordering) {
+                if !planted(Fault::$fault) {
+                    A::fence(order);
+                }
             }
         )+
     };
 }
 
-questions! {
-    RoomUnchecked => full_ring_is_written,
-    ShortUncleared => short_leaves_stale,
-    ArrivedAhead => written_is_arrived,
-    ConsumedUnchecked => believes_consumed,
-    SkipForgotten => runs_over_the_end,
-    StaleForgotten => forgets_stale,
-    HeadEarly => head_comes_first,
-    HeadRelaxed => head_is_relaxed,
-    ClearLate => clears_late,
-    TakeUnfenced => copies_unfenced,
-    ConsumedEarly => consumes_before_copy,
-    ItemsAnywhere => items_anywhere,
-    LengthUnchecked => believes_length,
-    AskIgnored => ignores_asks,
-    ConsumedCrossed => crosses_consumed,
-    LaneMistaken => mistakes_lane,
-    ToldForGood => tells_once,
-    BulkFirst => drains_bulk_first,
-    BulkRoomSilent => hides_bulk_room,
-    KeptArrived => kept_counts_as_arrived,
-    ArrivedForgotten => forgets_arrived,
-    KeptTurned => drains_kept_backwards,
-    RestUnfenced => rests_unfenced,
-    ArmUnfenced => arms_unfenced,
-    LightUnasked => relies_on_unpromised_fence,
-    RingUnfenced => rings_unfenced,
-    SleepUnseen => misses_sleep,
-    FarewellFirst => closes_before_data,
-    ReturnsLate => returns_wait_for_silence,
-    ReleasedEarly => releases_waiting_items,
-    KeptForgotten => forgets_waiting_bytes,
-    FileForAll => announces_to_all,
-    HandedLength => completes_with_length_left,
-    WriteOvertakes => writes_overtake,
-    UnreceivedForgotten => forgets_unreceived,
-    ShutUnfenced => shuts_unfenced,
-    OutUnfenced => believes_out_unfenced,
-    GateBeforeInside => looks_before_inside,
-    EnterUnfenced => enters_unfenced,
-    LeaveUnfenced => leaves_unfenced,
+fences! {
+    arm_fence unless ArmUnfenced,
+    rest_fence unless RestUnfenced,
+    shut_fence unless ShutUnfenced,
+    out_fence unless OutUnfenced,
+    enter_fence unless EnterUnfenced,
+    leave_fence unless LeaveUnfenced,
+    returns_fence unless ReturnsUnfenced,
+}
+
+/// The fence over processes of a nic that sleeps. Whether it was granted.
+pub(super) fn global_arm_fence<A: Atomics>() -> bool {
+    planted(Fault::ArmUnfenced) || A::global_fence()
 }
 
 /// A point at which a test may have the process killed; nothing otherwise.
@@ -233,8 +295,6 @@ pub(super) const fn step() {}
 
 #[cfg(test)]
 pub(super) fn step() {
-    use std::sync::atomic::Ordering::Relaxed;
-
     use rustix::process::Signal;
     if STEPS_LEFT.load(Relaxed) != u64::MAX && STEPS_LEFT.fetch_sub(1, Relaxed) == 0 {
         let own = rustix::process::getpid();
@@ -248,7 +308,7 @@ pub(super) fn step() {
 /// Has the kernel kill this process at the step with this number.
 #[cfg(test)]
 pub(super) fn kill_at(number: u64) {
-    STEPS_LEFT.store(number, std::sync::atomic::Ordering::Relaxed);
+    STEPS_LEFT.store(number, Relaxed);
 }
 
 #[cfg(test)]
@@ -257,7 +317,7 @@ static STEPS_LEFT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::
 /// Has the kernel stop this process at the step with this number, once.
 #[cfg(test)]
 pub(super) fn stop_at(number: u64) {
-    STOPS.store(true, std::sync::atomic::Ordering::Relaxed);
+    STOPS.store(true, Relaxed);
     kill_at(number);
 }
 

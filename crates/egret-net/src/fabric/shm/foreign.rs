@@ -115,8 +115,7 @@ impl ForeignMemory {
     #[inline]
     pub(super) fn copy_out(&self, offset: u64, to: &mut [u8]) -> Result<(), OutOfBounds> {
         let (bytes, len) = (to.len(), self.len());
-        let end = if planted(Fault::BoundsOffByOne) { len + 1 } else { len };
-        let inside = |&offset: &usize| offset <= end && bytes <= end - offset;
+        let inside = |&offset: &usize| is_inside(offset, bytes, len);
         let at = usize::try_from(offset).ok().filter(inside);
         let at = at.ok_or(OutOfBounds { offset, bytes, len })?;
         // SAFETY: the range is inside the mapping, which lives as long as `self`; this process
@@ -167,16 +166,24 @@ unsafe impl Send for ForeignMapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for ForeignMapping {}
 
+/// Whether so many bytes from `offset` on lie in the first `len`.
+#[inline]
+fn is_inside(offset: usize, bytes: usize, len: usize) -> bool {
+    let end = if planted(Fault::BoundsOffByOne) { len + 1 } else { len };
+    offset <= end && bytes <= end - offset
+}
+
+fn lacks(seals: SealFlags, any_of: SealFlags) -> bool {
+    !seals.intersects(any_of) && !planted(Fault::SealsIgnored)
+}
+
 /// Says what the file lacks to be safe to read while its owner is hostile.
 fn verify_seals(fd: &OwnedFd) -> Result<(), ForeignError> {
-    if planted(Fault::SealsIgnored) {
-        return Ok(());
-    }
     let seals = fcntl_get_seals(fd).map_err(|errno| match errno {
         Errno::INVAL => ForeignError::NotMemory { source: errno.into() },
         errno => system("fcntl(F_GET_SEALS)")(errno),
     })?;
-    let missing = NEEDED.iter().filter(|(any_of, _)| !seals.intersects(*any_of));
+    let missing = NEEDED.iter().filter(|(any_of, _)| lacks(seals, *any_of));
     let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
     if missing.is_empty() {
         return Ok(());

@@ -7,7 +7,7 @@ use super::acceptor::Acceptor;
 use super::connection::ShmPollOutcome;
 use super::doorbell::{NAP, SleepPolicy, WakeupCertainty};
 use super::driver::Driver;
-use super::fault::{Fault, planted};
+use super::fault;
 use crate::fabric::common::connectors;
 use crate::fabric::common::machine::prelude::*;
 
@@ -56,9 +56,8 @@ impl Machine for Driver {
     /// Arms the doorbells, then moves messages once more. Whether there were any.
     fn arm(&mut self, after: &mut After) -> bool {
         let (bells, now) = (self.links.doze(), after.now());
-        self.nap_until = match bells {
+        self.nap_until = match fault::certainty(bells) {
             WakeupCertainty::Sure => None,
-            WakeupCertainty::Likely if planted(Fault::FenceTrusted) => None,
             WakeupCertainty::Likely => Some(now + self.nap),
             WakeupCertainty::Doubtful => {
                 self.fixed.sleep_policy = SleepPolicy::SleepsUnfenced;

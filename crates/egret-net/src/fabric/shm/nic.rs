@@ -13,7 +13,7 @@ use super::layout::{DEPTH, TRANSFER_MAX};
 use super::nic_context::{ACCEPTOR, SOCKETS, ShmNicContext};
 use super::rendezvous::ShmRequirements;
 use crate::fabric::common::epoll::{self, token};
-use crate::fabric::common::open_nic;
+use crate::fabric::open_nic;
 use crate::fabric::{OpenError, handshake};
 use crate::vi::{Limits, NicOptions, Wait};
 

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use rustix::io::Errno;
 
 use super::context::GONE;
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::foreign::ForeignMemory;
 use super::layout::{CHUNK, CHUNKS, MARK, MARK_AT, REACHES};
 use super::memory::OwnMemory;
@@ -122,14 +122,10 @@ impl PeerMemoryReader {
     }
 
     fn read_some(&self, pid: i32, at: u64, to: &mut [u8]) -> Result<usize, ViError> {
-        if planted(Fault::ReachForbidden) {
-            return Err(FORBIDDEN);
-        }
         #[cfg(test)]
         READS.with(|reads| reads.set(reads.get() + 1));
         match read_process(pid, self.mark_at, at, to) {
-            Ok((mark, _)) if mark != self.mark && !planted(Fault::MarkIgnored) => Err(REPLACED),
-            Ok(_) if planted(Fault::ShortReadEnds) => Ok(to.len()),
+            Ok((mark, _)) if self.is_other(mark) => Err(REPLACED),
             Ok((_, 0)) => Err(ViError::Protocol("bytes outside its memory")),
             Ok((_, n)) => Ok(n),
             Err(Errno::SRCH) => Err(GONE),
@@ -137,6 +133,11 @@ impl PeerMemoryReader {
             Err(Errno::FAULT) => Err(REPLACED),
             Err(_) => Err(FORBIDDEN),
         }
+    }
+
+    /// Whether a mark is not that of the peer's process.
+    fn is_other(&self, mark: u64) -> bool {
+        mark != self.mark && !planted(Fault::MarkIgnored)
     }
 }
 
@@ -167,7 +168,7 @@ fn read_process(pid: i32, word_at: u64, at: u64, to: &mut [u8]) -> Result<(u64, 
     // function's and the slice it borrows exclusively. That of the other process it reads
     // with checks of its own.
     let got = unsafe { libc::process_vm_readv(pid, here.as_ptr(), 2, there.as_ptr(), 2, 0) };
-    let Ok(got) = usize::try_from(got) else {
+    let Ok(got) = usize::try_from(fault::got(got, to.len() + WORD)) else {
         let why = std::io::Error::last_os_error();
         return Err(Errno::from_io_error(&why).unwrap_or(Errno::INVAL));
     };

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::context::ISOLATED;
 use super::context::{TransferContext, tell};
 use super::cooperating::HandedBuffer;
-use super::fault;
+use super::fault::{Fault, planted};
 use super::foreign::ForeignMemory;
 use super::layout::{REGIONS_MAX, TRANSFER_MAX};
 use super::records::TakenRecord;
@@ -105,10 +105,7 @@ impl Receiver {
                 self.incoming.idle()?;
                 self.incoming.current = CurrentTransfer::Dropped { left: *len };
             }
-            // It must have arrived to go home again.
-            PostedItem::HandOver { handed, .. } if !fault::forgets_unreceived() => {
-                drop(arrived(*handed, io)?);
-            }
+            PostedItem::HandOver { handed, .. } => send_home(*handed, io)?,
             _ => {}
         }
         Ok(())
@@ -327,6 +324,14 @@ fn whole(
 /// The buffer that an item hands over.
 fn arrived(handed: HandedBuffer, io: &mut TransferContext<'_>) -> Result<Buf, Box<ViError>> {
     io.cooperating.as_deref_mut().ok_or(ISOLATED)?.take(handed)
+}
+
+/// Drops a buffer that an item hands over: a buffer must have arrived to return to its owner.
+fn send_home(handed: HandedBuffer, io: &mut TransferContext<'_>) -> Result<(), Box<ViError>> {
+    if !planted(Fault::UnreceivedForgotten) {
+        drop(arrived(handed, io)?);
+    }
+    Ok(())
 }
 
 /// Copies the bytes at a peer's `place` to where `fill` puts them: one copy,

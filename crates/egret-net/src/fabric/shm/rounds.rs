@@ -149,14 +149,16 @@ impl ConnectionRounds {
         self.known(id).expect("a handle keeps it")
     }
 
+    /// The connection at this place, unless nothing disturbs it.
+    fn disturbed(&mut self, at: usize) -> Option<&mut Connection> {
+        if planted(Fault::Undisturbed) { None } else { self.at(at) }
+    }
+
     /// The resting connection at this place is looked at again.
     #[cold]
     fn wake(&mut self, at: usize) {
-        if planted(Fault::Undisturbed) {
-            return;
-        }
         let (turn, is_armed) = (self.turn, self.is_armed);
-        let Some(link) = self.at(at) else { return };
+        let Some(link) = self.disturbed(at) else { return };
         link.attention = Attention::Awake(turn);
         // While the nic sleeps its peer is to ring as before.
         if !is_armed {
@@ -232,9 +234,7 @@ impl ConnectionRounds {
                 && !link.may_have_work()
                 && !link.has_eager()
             {
-                if !planted(Fault::RestUnsaid) {
-                    link.doze();
-                }
+                say_rest(link);
                 idle.push(at);
             }
         }
@@ -539,5 +539,12 @@ impl OwedLooks {
             WakeupCertainty::Likely | WakeupCertainty::Doubtful => {}
         }
         owed
+    }
+}
+
+/// An idle connection says that it sleeps, though its nic is awake.
+fn say_rest(link: &mut Connection) {
+    if !planted(Fault::RestUnsaid) {
+        link.doze();
     }
 }

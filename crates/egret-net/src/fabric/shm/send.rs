@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 
 use super::context::{TransferContext, tell};
 use super::cooperating::{CooperatingSegments, HandedBuffer};
-use super::fault;
+use super::fault::{self, Fault, planted};
 use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX};
 use super::process_memory;
 use super::records::{self, POSTED_MAX, RingSender, lines_of};
@@ -301,10 +301,7 @@ impl Sender {
 
     #[cold]
     fn announce(&mut self, region: &Region, io: &TransferContext<'_>) -> Option<u32> {
-        let fd = match region.fd() {
-            None if fault::announces_to_all() => region.cooperating_fd()?,
-            fd => fd?,
-        };
+        let fd = fd_for_all(region)?;
         if let Some((number, _)) = self.regions.get(&region.id()) {
             return Some(*number);
         }
@@ -392,7 +389,7 @@ impl Sender {
     /// has no more.
     #[inline]
     fn went(&mut self, posted: Posted, len: u64) {
-        let len = if fault::completes_with_length_left() { posted.descriptor().len() } else { len };
+        let len = fault::len_sent(len, &posted);
         self.outbox.went(posted, len, self.ring.position() - 1);
     }
 
@@ -492,7 +489,12 @@ fn must_wait(
     };
     written.is_some_and(|id| outbox.has_asked(id))
         && cooperating.direct.leads_to(to, posted.descriptor().len())
-        && !fault::writes_overtake()
+        && !planted(Fault::WriteOvertakes)
+}
+
+/// The file of a region, if every peer may have it.
+fn fd_for_all(region: &Region) -> Option<BorrowedFd<'_>> {
+    if planted(Fault::FileForAll) { region.cooperating_fd() } else { region.fd() }
 }
 
 /// The bytes of a send of one small segment without a type.

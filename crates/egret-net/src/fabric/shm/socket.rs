@@ -84,12 +84,16 @@ impl PacketSocket {
         match self.receive_once() {
             // Said once, and first, if the peer left without having read all
             // that was sent to it; its own last packets are still to be had.
-            Err(Errno::CONNRESET) if planted(Fault::ResetIsEnd) => Ok(ReceivedPacket::Gone),
-            Err(Errno::CONNRESET) => match self.receive_once() {
-                Err(Errno::CONNRESET) => Ok(ReceivedPacket::Gone),
-                again => again,
-            },
+            Err(Errno::CONNRESET) => self.receive_behind_reset(),
             once => once,
+        }
+    }
+
+    fn receive_behind_reset(&self) -> Result<ReceivedPacket, Errno> {
+        match self.receive_once() {
+            _ if planted(Fault::ResetIsEnd) => Ok(ReceivedPacket::Gone),
+            Err(Errno::CONNRESET) => Ok(ReceivedPacket::Gone),
+            again => again,
         }
     }
 
@@ -131,12 +135,19 @@ impl ControlPacket {
     /// are not so many.
     pub(super) fn take_fds(&mut self, count: usize) -> Option<Vec<OwnedFd>> {
         let mut fds = std::mem::take(&mut self.fds);
-        let surplus = fds.split_off(count.min(fds.len()));
-        if planted(Fault::SurplusLeaked) {
-            surplus.into_iter().for_each(|fd| _ = fd.into_raw_fd());
-        }
+        close(fds.split_off(count.min(fds.len())));
         (fds.len() == count).then_some(fds)
     }
+}
+
+fn close(fds: Vec<OwnedFd>) {
+    if planted(Fault::SurplusLeaked) {
+        fds.into_iter().for_each(|fd| _ = fd.into_raw_fd());
+    }
+}
+
+fn end() -> ReceivedPacket {
+    if planted(Fault::EndIsSilence) { ReceivedPacket::Nothing } else { ReceivedPacket::Gone }
 }
 
 /// What a receive brought. No packet is empty, so nothing is the end.
@@ -147,11 +158,7 @@ fn received(got: &RecvMsg, bytes: &[u8], control: &mut RecvAncillaryBuffer<'_>) 
     });
     let fds = fds.flatten().collect();
     if got.bytes == 0 {
-        return if planted(Fault::EndIsSilence) {
-            ReceivedPacket::Nothing
-        } else {
-            ReceivedPacket::Gone
-        };
+        return end();
     }
     let cut_off = got.flags.contains(ReturnFlags::TRUNC);
     ReceivedPacket::Packet(ControlPacket { bytes: bytes[..got.bytes].to_vec(), fds, cut_off })

@@ -8,7 +8,7 @@ use super::acceptor::SimListener;
 use super::connection::Connection;
 use super::wire::{EndId, NodeId, SimCloseReason};
 use super::world::SimWorld;
-use crate::fabric::common::open_nic;
+use crate::fabric::open_nic;
 use crate::fabric::{
     self, After, ConnId, ConnectRequest, DATAGRAM_HEAD, DatagramEvent, Drained, ListenerName,
     Machine, NewConnection, Unposted, ViSpec,

@@ -1,7 +1,7 @@
 //! Inbound connections: the listening socket, and the handshakes that are under way.
 //!
-//! Whoever connects is a stranger. Only so many are waited for, each for a while,
-//! with a bounded amount of memory; if there are more, [the oldest](HandshakeLimits) give way.
+//! A caller is a stranger until its handshake is complete. A bounded number of handshakes is under way, each
+//! for a bounded time and with bounded memory; if there are more callers, [the oldest](HandshakeLimits) give way.
 //!
 //! Repeated names: `Acceptor`, one in each fabric.
 
@@ -14,7 +14,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::handshake::{HandshakeFailure, advance_handshake, say};
 use super::socket::{TcpSocket, is_later};
 use super::stream::ByteStream;
@@ -32,7 +32,7 @@ use crate::vi::{Hello, HelloError};
 pub(super) struct Acceptor {
     listening: OwnedFd,
     credentials: Credentials,
-    greeting: BTreeMap<u64, TcpHandshake>,
+    handshakes: BTreeMap<u64, TcpHandshake>,
     /// When to let somebody in again, if the system has no descriptors left.
     paused: Option<Instant>,
     complaints: RejectionLog,
@@ -62,12 +62,12 @@ pub(super) struct TcpRequest {
 /// 2 KiB of memory each.
 pub(super) const CROWD: HandshakeLimits = HandshakeLimits { all: 256, of_one: 128 };
 /// How long a handshake may take.
-pub(super) const GREETING_MAX: Duration = Duration::from_secs(2);
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
 /// How long to let nobody in if the system has no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Callers let in at once, so that those who connect for ever do not stop the others.
 const AT_ONCE: usize = 16;
-/// Handshakes that are begun in one turn. The others wait where they are, so that those who greet
+/// Handshakes that are begun in one turn. The others wait where they are, so that callers that come
 /// without end do not stop what goes over connections.
 pub(super) const HANDSHAKES_AT_ONCE: usize = 8;
 /// Handshakes that are looked at to find one that gives way.
@@ -92,9 +92,9 @@ impl Acceptor {
         rustix::net::bind(&listening, &at)?;
         rustix::net::listen(&listening, BACKLOG)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&listening)?)?;
-        let (greeting, complaints) = (BTreeMap::new(), RejectionLog::default());
+        let (handshakes, complaints) = (BTreeMap::new(), RejectionLog::default());
         let left = HANDSHAKES_AT_ONCE;
-        Ok((Self { listening, credentials, greeting, paused: None, complaints, left }, bound))
+        Ok((Self { listening, credentials, handshakes, paused: None, complaints, left }, bound))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -108,7 +108,7 @@ impl Acceptor {
 
     /// Accepts the sockets that wait. Returns the requests of handshakes that turn out to be complete when
     /// they were to give way.
-    pub(super) fn knocked(
+    pub(super) fn accept_callers(
         &mut self,
         set: &OwnedFd,
         now: Instant,
@@ -130,15 +130,16 @@ impl Acceptor {
             let is_plain = self.credentials.is_plain_to(peer.ip());
             let callee = Callee::new(self.credentials.clone(), is_plain);
             let source = CallerSource::of(peer.ip());
-            let greeting = TcpHandshake { socket, source, callee, since: now };
+            let handshake = TcpHandshake { socket, source, callee, since: now };
             if !self.make_room(source, (set, now), &mut requests) {
-                greeting.turn_away();
+                handshake.turn_away();
                 continue;
             }
             let id = id();
-            if epoll::watch(set, greeting.socket.fd(), token(HANDSHAKE, id), EventFlags::IN).is_ok()
+            if epoll::watch(set, handshake.socket.fd(), token(HANDSHAKE, id), EventFlags::IN)
+                .is_ok()
             {
-                self.greeting.insert(id, greeting);
+                self.handshakes.insert(id, handshake);
             }
         }
         requests
@@ -172,34 +173,34 @@ impl Acceptor {
     }
 
     fn is_silent(&self, id: u64) -> bool {
-        self.greeting.get(&id).is_some_and(|greeting| greeting.callee.is_silent())
+        self.handshakes.get(&id).is_some_and(|handshake| handshake.callee.is_silent())
     }
 
     /// Whether a caller has sent what this turn does not read any more.
     fn is_put_off(&self, id: u64) -> bool {
-        let greeting = self.greeting.get(&id);
+        let handshake = self.handshakes.get(&id);
         self.left == 0
-            && greeting.is_some_and(|it| it.callee.is_silent() && it.has_spoken())
+            && handshake.is_some_and(|it| it.callee.is_silent() && it.has_spoken())
             && !planted(Fault::UnheardDisplaced)
     }
 
     fn admit(&self, source: CallerSource, now: Instant) -> Admission<u64> {
-        let under_way = self.greeting.iter().map(|(id, greeting)| {
-            let stage = if greeting.callee.is_silent() {
+        let under_way = self.handshakes.iter().map(|(id, handshake)| {
+            let stage = if handshake.callee.is_silent() {
                 HandshakeStage::Silent
             } else {
                 HandshakeStage::Opened
             };
-            PendingHandshake { key: *id, source: greeting.source, stage: stage(greeting.since) }
+            PendingHandshake { key: *id, source: handshake.source, stage: stage(handshake.since) }
         });
         CROWD.admit(source, now, under_way)
     }
 
     /// Ends a handshake, to make room for the next.
     fn displace(&mut self, id: u64, now: Instant) {
-        if let Some(greeting) = self.greeting.remove(&id) {
-            self.complaints.say("tcp", greeting.socket.peer(), DISPLACED, now);
-            greeting.turn_away();
+        if let Some(handshake) = self.handshakes.remove(&id) {
+            self.complaints.say("tcp", handshake.socket.peer(), DISPLACED, now);
+            handshake.turn_away();
         }
     }
 
@@ -211,27 +212,27 @@ impl Acceptor {
 
     /// Reads the bytes of a caller. Its request, if the handshake is complete.
     pub(super) fn heard(&mut self, id: u64, set: &OwnedFd, now: Instant) -> Option<TcpRequest> {
-        let greeting = self.greeting.get_mut(&id)?;
-        if greeting.callee.is_silent() && self.left == 0 && !planted(Fault::HandshakesUnbounded) {
+        let handshake = self.handshakes.get_mut(&id)?;
+        if handshake.callee.is_silent() && self.left == 0 {
             // The set tells of it again.
             return None;
         }
-        let had_begun = greeting.callee.has_begun();
-        let heard = greeting.hear();
-        let is_counted = heard.is_ok() || !planted(Fault::LostUncounted);
-        if !had_begun && greeting.callee.has_begun() && is_counted {
-            self.left = self.left.saturating_sub(1);
+        let had_begun = handshake.callee.has_begun();
+        let heard = handshake.hear();
+        // A handshake that begins counts, also if it fails.
+        if !had_begun && handshake.callee.has_begun() {
+            self.left = self.left.saturating_sub(fault::begun(&heard));
         }
         match heard {
             Ok(None) => None,
             Ok(Some((hello, host))) => {
-                let TcpHandshake { socket, callee, .. } = self.greeting.remove(&id)?;
+                let TcpHandshake { socket, callee, .. } = self.handshakes.remove(&id)?;
                 // Whether it leaves is looked at when it matters; the set would say it for ever.
                 let _ = epoll::forget(set, socket.fd());
                 Some(TcpRequest { stream: ByteStream::Socket(socket), callee, hello, host })
             }
             Err(why) => {
-                if let Some(TcpHandshake { socket, .. }) = self.greeting.remove(&id) {
+                if let Some(TcpHandshake { socket, .. }) = self.handshakes.remove(&id) {
                     self.complaints.say("tcp", socket.peer(), why, now);
                 }
                 None
@@ -245,27 +246,28 @@ impl Acceptor {
             self.paused = None;
             let _ = epoll::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::IN);
         }
-        if planted(Fault::LorisAwaited) {
-            return;
-        }
-        let Self { greeting, complaints, .. } = self;
-        greeting.retain(|_, greeting| {
-            let is_late = greeting.until() <= now;
+        let Self { handshakes, complaints, .. } = self;
+        handshakes.retain(|_, handshake| {
+            let is_late = handshake.is_late(now);
             if is_late {
-                complaints.say("tcp", greeting.socket.peer(), LATE, now);
+                complaints.say("tcp", handshake.socket.peer(), LATE, now);
             }
             !is_late
         });
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.greeting.values().map(TcpHandshake::until).chain(self.paused).min()
+        self.handshakes.values().map(TcpHandshake::until).chain(self.paused).min()
     }
 }
 
 impl TcpHandshake {
     fn until(&self) -> Instant {
-        self.since + GREETING_MAX
+        self.since + HANDSHAKE_MAX
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.until() <= now && !planted(Fault::LorisAwaited)
     }
 
     /// Whether there are bytes that were not read yet.

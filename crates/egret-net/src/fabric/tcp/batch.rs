@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
+use super::fault::{self, Fault, planted};
 use super::stream::ByteStream;
 use super::wire::{CHUNK, HEAD, HEAD_MAX};
 use crate::fabric::outbox::{Outbox, OutgoingTransfer};
@@ -46,8 +47,8 @@ impl Batch {
         self.bytes.is_empty()
     }
 
-    pub(super) const fn is_written(&self) -> bool {
-        self.written == self.bytes.len() + self.tail
+    pub(super) fn is_written(&self) -> bool {
+        self.written == self.bytes.len() + self.tail || planted(Fault::RestForgotten)
     }
 
     pub(super) fn clear(&mut self) {
@@ -73,9 +74,9 @@ impl Batch {
         // A chunk and the head behind it, which has begun if a byte of it is written.
         let (whole, part) = (behind / (CHUNK + HEAD), behind % (CHUNK + HEAD));
         let kept = (whole + 1 + usize::from(part > CHUNK)).min(chunks);
-        let cut = chunks - kept;
+        let cut = fault::chunks_cut(chunks - kept);
         self.bytes.truncate(self.bytes.len() - cut * HEAD);
-        self.tail = self.tail.min(kept * CHUNK);
+        self.tail = self.tail.min((chunks - cut) * CHUNK);
         cut
     }
 

@@ -40,10 +40,6 @@ const IN_VAIN: usize = 64 << 10;
 impl TcpClosing {
     /// Goes on closing. Whether the connection is closed.
     pub(super) fn push(&mut self) -> bool {
-        if planted(Fault::NoLinger) {
-            let _ = self.stream.write(&self.bytes);
-            return true;
-        }
         if !self.is_said() {
             match self.say() {
                 Ok(()) => {}
@@ -54,7 +50,15 @@ impl TcpClosing {
                 self.stream.shut();
             }
         }
+        self.read_in_vain()
+    }
+
+    /// Reads what the peer still sends, for no one. Whether it will send nothing more.
+    fn read_in_vain(&mut self) -> bool {
         let (mut in_vain, mut scrap) = (0, [0; 16 << 10]);
+        if planted(Fault::NoLinger) {
+            return true;
+        }
         while in_vain < IN_VAIN {
             match self.stream.read_in_vain(&mut scrap) {
                 Ok(0) => return true,

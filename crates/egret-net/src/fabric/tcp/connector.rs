@@ -47,7 +47,7 @@ struct TcpAttempt {
 type TcpConnected = (Box<DataPath>, PeerProof, Vec<u8>);
 
 /// The time between the first two attempts.
-const KNOCK_MIN: Duration = Duration::from_millis(1);
+const RETRY_MIN: Duration = Duration::from_millis(1);
 /// How long one attempt may go unanswered before the next address is tried.
 const UNHEARD_MAX: Duration = Duration::from_secs(5);
 /// How soon to look for the system's answer again.
@@ -56,7 +56,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(2);
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
         let host_lookup = HostLookup::of(&request.to.host);
-        let retry = ConnectRetry::new(request, now, KNOCK_MIN);
+        let retry = ConnectRetry::new(request, now, RETRY_MIN);
         Self { retry, host_lookup, tried: 0, attempt: None }
     }
 
@@ -162,7 +162,7 @@ impl Connector {
                 ConnectOutcome::Made((Box::new(conn), session.known, behind))
             }
             Err(HandshakeFailure::Greeting(why)) => {
-                let why = self.retry.handshake_failed(why, now);
+                let why = why.final_error(&mut self.retry, now);
                 why.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
             }
             Ok(Some(_)) | Err(HandshakeFailure::Left | HandshakeFailure::Unfit) => {

@@ -12,7 +12,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::batch::CHUNKS;
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::frame_reader::FrameReader;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
@@ -341,7 +341,7 @@ impl DataPath {
     #[inline]
     fn read(&mut self, keys: &Keys, staging: &mut [u8]) -> Result<bool, Box<ViError>> {
         let mut got = 0;
-        while got < READ_MAX || self.stream.is_ready() && !planted(Fault::ReadyForgotten) {
+        while got < READ_MAX || self.has_ready() {
             let Some((asked, n)) = self.read_once(keys, staging)? else { break };
             got += n;
             self.untold += n;
@@ -351,6 +351,12 @@ impl DataPath {
             }
         }
         Ok(got > 0)
+    }
+
+    /// Whether bytes lie in this process that epoll does not report.
+    #[inline]
+    fn has_ready(&self) -> bool {
+        self.stream.is_ready() && !planted(Fault::ReadyForgotten)
     }
 
     /// Makes one read. How many bytes were asked for, and how many came; `None` if none are there.
@@ -376,8 +382,7 @@ impl DataPath {
         };
         let asked = room + if room > 0 { NEXT_HEAD } else { staging.len() };
         let n = match read {
-            Ok(0) if planted(Fault::EndBelieved) => return Err(ViError::ClosedByPeer.into()),
-            Ok(0) => return Err(GONE.into()),
+            Ok(0) => return Err(fault::end_of_stream(GONE).into()),
             Ok(n) => n,
             Err(StreamReadError::Kernel(why)) if is_later(why) => return Ok(None),
             Err(StreamReadError::Kernel(Errno::TIMEDOUT)) => return Err(SILENT.into()),

@@ -174,7 +174,7 @@ impl Driver {
         }
         let (id, now) = (self.unused(), after.now());
         self.connectors.insert(id, Connector::new(request, now));
-        self.knock(id, now, after);
+        self.attempt(id, now, after);
     }
 
     /// Closes a connection, if it is open. Eager messages that wait for a batch leave before.
@@ -276,7 +276,7 @@ impl Driver {
             (ACCEPTOR, _) => {
                 let (now, mut next) = (after.now(), self.next_id);
                 let requests = self.acceptor.as_mut().map(|acceptor| {
-                    acceptor.knocked(&self.fixed.set, now, || {
+                    acceptor.accept_callers(&self.fixed.set, now, || {
                         next += 1;
                         next - 1
                     })
@@ -294,7 +294,7 @@ impl Driver {
                     self.listeners.arrived(request, after);
                 }
             }
-            (CONNECTOR, id) => self.knock(id, after.now(), after),
+            (CONNECTOR, id) => self.attempt(id, after.now(), after),
             (_, id) => self.closings.ready(id, &self.fixed.set),
         }
     }
@@ -366,12 +366,12 @@ impl Driver {
         }
         self.closings.tick(now);
         for id in self.connectors.keys().copied().collect::<Vec<_>>() {
-            self.knock(id, now, after);
+            self.attempt(id, now, after);
         }
     }
 
     /// Goes on with a connection that is being made.
-    pub(super) fn knock(&mut self, id: u64, now: Instant, after: &mut After) {
+    pub(super) fn attempt(&mut self, id: u64, now: Instant, after: &mut After) {
         let Some(connector) = self.connectors.get_mut(&id) else { return };
         let outcome = match connector.poll(&self.fixed, id, now) {
             ConnectOutcome::Pending => connector.tick(&self.fixed, id, now),

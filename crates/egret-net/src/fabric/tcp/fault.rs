@@ -2,9 +2,11 @@
 //!
 //! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
+use super::recv::PayloadTarget;
 #[cfg(test)]
 pub(super) use crate::fault::caught;
 pub(super) use crate::fault::planted;
+use crate::vi::ViError;
 
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,17 +19,17 @@ pub(super) enum Fault {
     LengthIgnored,
     /// A peer may send messages that no receive is there for.
     ReceivesIgnored,
-    /// A peer may say that it has taken what was never sent.
+    /// A peer may acknowledge frames that were never sent.
     CountsBelieved,
     /// A socket is closed while the peer still sends.
     NoLinger,
-    /// A connection request may take as long as it likes to finish a handshake.
+    /// A handshake has no deadline.
     LorisAwaited,
-    /// As many handshakes are begun at once as there are callers.
+    /// A turn begins any number of handshakes.
     HandshakesUnbounded,
-    /// A handshake that comes to nothing does not count as begun.
+    /// A handshake that fails does not count as begun.
     LostUncounted,
-    /// Who has said something that this turn does not hear gives way as if it had said nothing.
+    /// A caller that has sent something which this turn does not read gives way like a silent one.
     UnheardDisplaced,
     /// All chunks of a transfer go before anything else does.
     ChunksInARow,
@@ -35,7 +37,7 @@ pub(super) enum Fault {
     ChunksKept,
     /// Chunks of which the kernel took nothing count as written.
     CutCounted,
-    /// The nic does not hear of a message that waits for company.
+    /// The nic is not told of a message that waits to leave together with others.
     SentUnmarked,
     /// Eager messages that come while a message waits for a receive wait, too.
     EagerHeld,
@@ -53,54 +55,37 @@ pub(super) enum Fault {
     EndBelieved,
 }
 
-// The faults of hot functions, by name, so that those functions read as the protocol.
+// What follows returns the value that it is given, unless a fault is planted.
 
-#[inline]
-pub(super) fn partial_writes_are_forgotten() -> bool {
-    planted(Fault::RestForgotten)
+/// How much a handshake that has just begun counts: one, whatever it comes to.
+pub(super) fn begun<T, E>(heard: &Result<T, E>) -> usize {
+    let is_counted = heard.is_ok() || !planted(Fault::LostUncounted);
+    usize::from(is_counted && !planted(Fault::HandshakesUnbounded))
 }
 
-#[inline]
-pub(super) fn chunks_are_kept() -> bool {
-    planted(Fault::ChunksKept)
+/// What a connection ends with whose stream has ended.
+pub(super) fn end_of_stream(why: ViError) -> ViError {
+    if planted(Fault::EndBelieved) { ViError::ClosedByPeer } else { why }
 }
 
+/// Whether the nic hears of a message.
 #[inline]
-pub(super) fn cut_frames_are_counted() -> bool {
-    planted(Fault::CutCounted)
+pub(super) fn must_mark(is_dirty: bool) -> bool {
+    is_dirty && !planted(Fault::SentUnmarked)
 }
 
+/// Where the answer of a read goes.
 #[inline]
-pub(super) fn chunks_go_in_a_row() -> bool {
-    planted(Fault::ChunksInARow)
+pub(super) fn target_of_answer(target: PayloadTarget) -> PayloadTarget {
+    if planted(Fault::AnswerMisplaced) { PayloadTarget::Current } else { target }
 }
 
-#[inline]
-pub(super) fn counts_are_unchecked() -> bool {
-    planted(Fault::CountsBelieved)
+/// Chunks that the kernel did not take at all.
+pub(super) fn chunks_cut(chunks: usize) -> usize {
+    if planted(Fault::ChunksKept) { 0 } else { chunks }
 }
 
-#[inline]
-pub(super) fn receives_are_unchecked() -> bool {
-    planted(Fault::ReceivesIgnored)
-}
-
-#[inline]
-pub(super) fn answers_are_misplaced() -> bool {
-    planted(Fault::AnswerMisplaced)
-}
-
-#[inline]
-pub(super) fn lengths_are_unchecked() -> bool {
-    planted(Fault::LengthIgnored)
-}
-
-#[inline]
-pub(super) fn eager_messages_are_held() -> bool {
-    planted(Fault::EagerHeld)
-}
-
-#[inline]
-pub(super) fn partial_heads_are_forgotten() -> bool {
-    planted(Fault::HeadForgotten)
+/// Frames that do not count as written.
+pub(super) fn frames_cut(frames: usize) -> usize {
+    if planted(Fault::CutCounted) { 0 } else { frames }
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::datapath::CallContext;
-use super::fault;
+use super::fault::{Fault, planted};
 use super::recv::{PayloadTarget, Receiver};
 use super::send::{Sender, UNTAKEN_MAX};
 use super::wire::{EAGER, HEAD, HEAD_MAX, TcpFrame, TcpHead};
@@ -84,7 +84,7 @@ impl FrameReader {
         io: &mut CallContext<'_>,
     ) -> Result<Option<&'a [u8]>, Box<ViError>> {
         let Some((first, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
-        if first[0] == EAGER {
+        if first[0] == EAGER && self.passes_eager() {
             return self.small_eager(bytes, sender, receiver, io);
         }
         if !self.held.is_empty() || TcpHead::len(first)? != HEAD {
@@ -104,6 +104,12 @@ impl FrameReader {
         Ok(Some(behind))
     }
 
+    /// Whether eager messages wait for nothing.
+    #[inline]
+    fn passes_eager(&self) -> bool {
+        self.held.is_empty() || !planted(Fault::EagerHeld)
+    }
+
     /// Takes a whole eager message, which waits for nothing.
     #[inline]
     fn small_eager<'a>(
@@ -117,9 +123,6 @@ impl FrameReader {
         let head = TcpHead::decode(first)?;
         let Some((payload, behind)) = rest.split_at_checked(head.payload) else { return Ok(None) };
         let TcpFrame::Eager { lane, tag, drained } = head.frame else { return Ok(None) };
-        if !self.held.is_empty() && fault::eager_messages_are_held() {
-            return Ok(None);
-        }
         sender.hear(head.counts, io.notices)?;
         sender.eager.hear(drained)?;
         receiver.eager.arrive(lane, tag, payload)?;
@@ -134,9 +137,6 @@ impl FrameReader {
         receiver: &mut Receiver,
         io: &mut CallContext<'_>,
     ) -> Result<&'a [u8], Box<ViError>> {
-        if fault::partial_heads_are_forgotten() && bytes.len() < HEAD {
-            self.head.clear();
-        }
         let mut bytes = bytes;
         bytes = self.complete(HEAD, bytes);
         let Some(first) = self.head.first_chunk::<HEAD>() else { return Ok(bytes) };
@@ -149,9 +149,7 @@ impl FrameReader {
         sender.hear(head.counts, io.notices)?;
         receiver.count(&head.frame)?;
         let waits = !self.held.is_empty() || receiver.holds_up(&head.frame);
-        let overtakes = head.frame.overtakes()
-            && !(fault::eager_messages_are_held() && matches!(head.frame, TcpFrame::Eager { .. }));
-        if waits && !overtakes {
+        if waits && !overtakes(&head.frame) {
             let mut raw = Vec::with_capacity(len + head.payload);
             raw.append(&mut self.head);
             self.held_bytes += len + head.payload;
@@ -168,6 +166,9 @@ impl FrameReader {
 
     /// Takes from `bytes` what the head lacks to `len` bytes.
     fn complete<'a>(&mut self, len: usize, bytes: &'a [u8]) -> &'a [u8] {
+        if planted(Fault::HeadForgotten) && bytes.len() < HEAD {
+            self.head.clear();
+        }
         let missing = len.saturating_sub(self.head.len()).min(bytes.len());
         let (now, later) = bytes.split_at(missing);
         if self.head.capacity() == 0 {
@@ -343,4 +344,11 @@ impl FrameReader {
         }
         Ok(())
     }
+}
+
+/// Whether a frame need not wait for a message that waits for a receive.
+#[inline]
+fn overtakes(frame: &TcpFrame) -> bool {
+    let is_held = planted(Fault::EagerHeld) && matches!(frame, TcpFrame::Eager { .. });
+    frame.overtakes() && !is_held
 }

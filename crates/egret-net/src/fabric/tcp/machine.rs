@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::acceptor::Acceptor;
 use super::connection::DrainOutcome;
 use super::driver::Driver;
-use super::fault::{Fault, planted};
+use super::fault;
 use super::rounds::ActiveConnection;
 use super::send::Flushed;
 use crate::fabric::common::connectors;
@@ -108,7 +108,7 @@ impl Machine for Driver {
         }
         let link = self.links.open.get_mut(&conn.0)?;
         let (position, is_dirty) = link.try_send(lane, tag, parts, &self.fixed)?;
-        if is_dirty && !planted(Fault::SentUnmarked) {
+        if fault::must_mark(is_dirty) {
             self.mark_dirty(conn.0);
         }
         NonZeroU64::new(position.number())

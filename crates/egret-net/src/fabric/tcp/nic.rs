@@ -10,7 +10,7 @@ use super::token::ACCEPTOR;
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
 use crate::fabric::common::epoll::{self, token};
-use crate::fabric::common::open_nic::{self, OpenedNic};
+use crate::fabric::open_nic::{self, OpenedNic};
 use crate::vi::{Limits, NicOptions};
 
 /// A nic that listens at an address of this machine.

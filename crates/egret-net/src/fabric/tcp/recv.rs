@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use super::TRANSFER_MAX;
 use super::datapath::CallContext;
-use super::fault;
+use super::fault::{self, Fault, planted};
 use super::send::Sender;
 use super::wire::TcpFrame;
 use crate::buf::Kind;
@@ -57,10 +57,16 @@ impl Receiver {
             return Ok(());
         }
         self.begun += 1;
-        if self.begun > self.incoming.receives.promised && !fault::receives_are_unchecked() {
+        if !self.has_receive() {
             return Err(ViError::Protocol("a message that there is no receive for").into());
         }
         Ok(())
+    }
+
+    /// Whether there is a receive for the message that began last.
+    #[inline]
+    fn has_receive(&self) -> bool {
+        self.begun <= self.incoming.receives.promised || planted(Fault::ReceivesIgnored)
     }
 
     /// Whether a frame must wait for a receive.
@@ -108,11 +114,7 @@ impl Receiver {
             }
             TcpFrame::ReadPiece { id } => {
                 sender.outbox.read_mut(id)?;
-                Ok(if fault::answers_are_misplaced() {
-                    PayloadTarget::Current
-                } else {
-                    PayloadTarget::Read(id)
-                })
+                Ok(fault::target_of_answer(PayloadTarget::Read(id)))
             }
             TcpFrame::Write { secret, offset, len } => {
                 self.incoming.begin_write((secret, offset, len), io.keys)?;
@@ -161,9 +163,9 @@ impl Receiver {
                 return sender.eager.hear(drained);
             }
             TcpFrame::Goodbye => {
-                let farewell = farewell(control)?;
+                let reason = close_reason(control)?;
                 self.is_over = true;
-                return Err(farewell.into_error().into());
+                return Err(reason.into_error().into());
             }
             TcpFrame::Read { .. } | TcpFrame::ReadPiece { .. } | TcpFrame::Write { .. } => {}
         }
@@ -302,14 +304,14 @@ impl Receiver {
 }
 
 fn end_of(got: u64, n: u64, len: u64) -> Result<u64, Box<ViError>> {
-    let end = got.checked_add(n).filter(|end| *end <= len || fault::lengths_are_unchecked());
+    let end = got.checked_add(n).filter(|end| *end <= len || planted(Fault::LengthIgnored));
     Ok(end.ok_or(MORE)?)
 }
 
-fn farewell(bytes: &[u8]) -> Result<CloseReason, Box<ViError>> {
+fn close_reason(bytes: &[u8]) -> Result<CloseReason, Box<ViError>> {
     let said = |why: crate::fabric::common::bytes::Malformed| ViError::Protocol(why.0);
     let mut reader = ByteReader::new(bytes);
-    let farewell = CloseReason::read(&mut reader).map_err(said)?;
+    let reason = CloseReason::read(&mut reader).map_err(said)?;
     reader.end().map_err(said)?;
-    Ok(farewell)
+    Ok(reason)
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::batch::{Batch, CHUNKS};
 use super::datapath::CallContext;
-use super::fault;
+use super::fault::{self, Fault, planted};
 use super::socket::is_later;
 use super::stream::ByteStream;
 use super::wire::{CHUNK, TcpFrame};
@@ -22,7 +22,7 @@ use crate::fabric::common::bytes::push_text;
 use crate::fabric::common::counts::ReceiveCounts;
 use crate::fabric::common::eager::{DrainedUnits, EagerOut};
 use crate::fabric::outbox::{Outbox, OutgoingTransfer, OwedAnswer};
-use crate::vi::{Lane, Notices, Op, Posted, Reliability, ViError};
+use crate::vi::{Lane, Notices, Op, Posted, Reliability, RemoteSlice, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -139,7 +139,7 @@ impl Sender {
             if !is_all {
                 self.cut();
             }
-            if self.batch.is_written() || fault::partial_writes_are_forgotten() {
+            if self.batch.is_written() {
                 self.wrote(io.notices);
             }
             // The kernel has no more room: another try would be a wasted call.
@@ -161,13 +161,7 @@ impl Sender {
 
     /// Takes frames of which nothing is written off the batch: something short may go before them.
     fn cut(&mut self) {
-        if fault::chunks_are_kept() {
-            return;
-        }
-        let cut = self.batch.cut();
-        if fault::cut_frames_are_counted() {
-            return;
-        }
+        let cut = fault::frames_cut(self.batch.cut());
         self.frames -= cut as u64;
         self.large.truncate(self.large.len().saturating_sub(cut));
     }
@@ -306,13 +300,18 @@ impl Sender {
         self.put(TcpFrame::Counts { drained, asks }, 0, counts);
     }
 
+    /// The next read to ask for, whatever is under way.
+    fn next_read(&mut self) -> Option<(u64, RemoteSlice, u64)> {
+        let is_in_a_row = planted(Fault::ChunksInARow) && self.outbox.current.is_some();
+        if is_in_a_row { None } else { self.outbox.next_read() }
+    }
+
     /// Adds the next frame that is not an answer.
     fn next_of_own(&mut self, counts: ReceiveCounts) -> bool {
-        let in_a_row = self.outbox.current.is_some() && fault::chunks_go_in_a_row();
         if self.has_untaken_max() {
             return false;
         }
-        if !in_a_row && let Some((id, from, len)) = self.outbox.next_read() {
+        if let Some((id, from, len)) = self.next_read() {
             let (secret, offset) = (from.key.secret(), from.offset);
             self.put(TcpFrame::Read { id, secret, offset, len }, 0, counts);
             return true;
@@ -440,6 +439,12 @@ impl Sender {
         }
     }
 
+    #[inline]
+    fn is_lie(&self, peer: ReceiveCounts) -> bool {
+        let is_lie = peer.taken > self.frames || peer.placed > self.outbox.messages;
+        is_lie && !planted(Fault::CountsBelieved)
+    }
+
     /// Processes the counts of the peer, which may not exceed what was sent.
     #[inline]
     pub(super) fn hear(&mut self, counts: u64, notices: &mut Notices) -> Result<(), Box<ViError>> {
@@ -447,8 +452,7 @@ impl Sender {
         if peer == self.peer {
             return Ok(());
         }
-        let lies = peer.taken > self.frames || peer.placed > self.outbox.messages;
-        if lies && !fault::counts_are_unchecked() {
+        if self.is_lie(peer) {
             return Err(
                 ViError::Protocol("an acknowledgement of frames that were never sent").into()
             );

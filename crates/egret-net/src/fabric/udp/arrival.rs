@@ -7,7 +7,6 @@ use rustix::net::SocketAddrAny;
 
 use super::connection::{Connection, Protection};
 use super::driver::{Driver, GroupMembership, UdpNic};
-use super::fault;
 use super::sealed;
 use super::socket::{UNDELIVERED_AT_ONCE, UndeliveredDatagram};
 use super::wire::{ConnectionNumber, GoodbyeReason, SIGNATURE, UdpDatagram, UdpHead, UdpPiece};
@@ -140,7 +139,7 @@ impl Driver {
             self.answer_unknown(to, at, bytes.len());
             return Err(UnknownConnection);
         };
-        if link.at != at && !fault::sources_are_unchecked() {
+        if !link.is_at(at) {
             self.tally.strangers += 1;
             return Err(UnknownConnection);
         }
@@ -218,11 +217,11 @@ impl Driver {
         }
         let Self { links, acceptor, tally, .. } = self;
         match links.open.get_mut(&to) {
-            Some(link) if link.at == from && !link.accepts(protection) => {
+            Some(link) if link.is_at(from) && !link.accepts(protection) => {
                 tally.unsealed += 1;
                 None
             }
-            Some(link) if link.at == from || fault::sources_are_unchecked() => {
+            Some(link) if link.is_at(from) => {
                 acceptor.settled(link.at, link.to);
                 Some(link)
             }
@@ -298,7 +297,7 @@ impl Driver {
                 let Some(connector) = self.connectors.get_mut(&to) else { return true };
                 let handle = ((theirs, waits), stream);
                 let outcome = connector.answered(from, handle, &self.fixed.socket, after.now());
-                self.knocked(to, outcome, after);
+                self.settle_attempt(to, outcome, after);
             }
             // Groups have sockets of their own.
             UdpDatagram::Piece { .. }
@@ -320,8 +319,8 @@ impl Driver {
         after: &mut After,
     ) {
         match self.links.open.get(&to) {
-            Some(link) if link.at == from && !link.accepts(protection) => self.tally.unsealed += 1,
-            Some(link) if link.at == from || fault::sources_are_unchecked() => {
+            Some(link) if link.is_at(from) && !link.accepts(protection) => self.tally.unsealed += 1,
+            Some(link) if link.is_at(from) => {
                 let why = match why {
                     GoodbyeReason::Closed => ViError::ClosedByPeer,
                     GoodbyeReason::NicDown => NIC_DOWN,

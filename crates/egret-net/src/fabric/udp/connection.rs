@@ -112,6 +112,12 @@ impl Connection {
         self.seals.is_some()
     }
 
+    /// Whether what comes from there is its peer's.
+    #[inline]
+    pub(super) fn is_at(&self, from: SocketAddr) -> bool {
+        self.at == from || planted(Fault::SourceIgnored)
+    }
+
     /// Whether it believes what has come so.
     #[inline]
     pub(super) fn accepts(&self, protection: Protection) -> bool {
@@ -208,13 +214,13 @@ impl Connection {
 
     /// Ends it, for this reason, and tells the peer if that is news to it.
     pub(super) fn close(&mut self, why: &ViError, notices: &mut Notices) {
-        let farewell = match why {
+        let reason = match why {
             ViError::Closed => Some(GoodbyeReason::Closed),
             ViError::NicDown => Some(GoodbyeReason::NicDown),
             _ => None,
         };
         let was_open = self.end.end(why, notices).is_some();
-        if let Some(why) = farewell.filter(|_| was_open && !self.is_member()) {
+        if let Some(why) = reason.filter(|_| was_open && !self.is_member()) {
             let goodbye = UdpHead::goodbye(self.to, why);
             self.goodbye_sent = match &mut self.seals {
                 None => goodbye.bytes().to_vec(),

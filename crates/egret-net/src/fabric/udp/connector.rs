@@ -61,7 +61,7 @@ impl UdpAttempt {
     /// an opening is answered once.
     fn say(&mut self, at: SocketAddr, socket: &DatagramSocket) {
         let Some(caller) = &mut self.caller else { return };
-        if self.token == 0 && !planted(Fault::OpeningShown) {
+        if lacks_token(self.token) {
             let datagram = greet(0, self.number, &[]);
             let _ = socket.send(&at.into(), &[IoSlice::new(&datagram)]);
             return;
@@ -75,6 +75,17 @@ impl UdpAttempt {
         let _ = socket.send(&at.into(), &[IoSlice::new(&datagram)]);
         caller.sent(len);
     }
+}
+
+impl UdpAttempt {
+    /// Whether what the host says under this number is nothing to this attempt.
+    fn is_of_another(&self, theirs: ConnectionNumber) -> bool {
+        self.theirs.is_some_and(|known| known != theirs) && !planted(Fault::AnswersMixed)
+    }
+}
+
+fn lacks_token(token: u64) -> bool {
+    token == 0 && !planted(Fault::OpeningShown)
 }
 
 impl Connector {
@@ -193,8 +204,7 @@ impl Connector {
         let attempt = &mut self.attempt;
         // The host may have forgotten who starts a handshake and hear a repeated opening as one of another: what
         // it says to that one is nothing to who goes on with the first.
-        let is_other = attempt.theirs.is_some_and(|known| known != theirs);
-        if is_other && !planted(Fault::AnswersMixed) {
+        if attempt.is_of_another(theirs) {
             return ConnectOutcome::Pending;
         }
         let Some(caller) = &mut attempt.caller else { return ConnectOutcome::Pending };
@@ -222,7 +232,7 @@ impl Connector {
                     attempt.say(from, socket);
                 }
                 self.give_up(socket);
-                let why = self.retry.handshake_failed(why, now);
+                let why = why.final_error(&mut self.retry, now);
                 return why.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed);
             }
         }

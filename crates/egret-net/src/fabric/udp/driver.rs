@@ -169,7 +169,7 @@ impl Driver {
             return after.settle(request.promise, Err(why.into()));
         }
         let now = after.now();
-        self.knock(Connector::new(request, now), now, after);
+        self.attempt(Connector::new(request, now), now, after);
     }
 
     /// Drops a closed connection whose handle is gone.
@@ -349,7 +349,7 @@ impl Driver {
         self.pace.looked(now);
         for number in self.connectors.keys().copied().collect::<Vec<_>>() {
             if let Some(connector) = self.connectors.remove(&number) {
-                self.knock(connector, now, after);
+                self.attempt(connector, now, after);
             }
         }
         if now >= self.next_beat {
@@ -368,15 +368,15 @@ impl Driver {
     }
 
     /// Looks at a connection that is being made. Another attempt has another number.
-    fn knock(&mut self, mut connector: Connector, now: Instant, after: &mut After) {
+    fn attempt(&mut self, mut connector: Connector, now: Instant, after: &mut After) {
         let outcome = connector.tick(now, &self.fixed.socket, &self.fixed.credentials);
         let number = connector.number();
         self.connectors.insert(number, connector);
-        self.knocked(number, outcome, after);
+        self.settle_attempt(number, outcome, after);
     }
 
     /// What came of an attempt to connect.
-    pub(super) fn knocked(
+    pub(super) fn settle_attempt(
         &mut self,
         number: ConnectionNumber,
         outcome: ConnectOutcome<UdpConnected>,

@@ -2,14 +2,17 @@
 //!
 //! Repeated names: `Fault`, one beside each piece of code with planted faults.
 
+use super::keep_alive::DEAD;
+use crate::fabric::handshake::HandshakeLimits;
 #[cfg(test)]
 pub(super) use crate::fault::caught;
 pub(super) use crate::fault::planted;
+use crate::vi::Posted;
 
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// What a datagram says of its own length is believed.
+    /// The length that a datagram states is not checked.
     LengthIgnored,
     /// A piece that comes twice counts twice.
     DoubleCounted,
@@ -19,21 +22,21 @@ pub(super) enum Fault {
     LiesBelieved,
     /// The receive of a message that is given up is not given back.
     GivenUpKept,
-    /// Whoever knows a connection's number may use it.
+    /// The datagrams of a connection may come from any address.
     SourceIgnored,
-    /// A handshake is heard whatever token it shows.
+    /// A handshake is accepted with any token.
     TokenIgnored,
-    /// A handshake is begun with whoever comes, also if there is no place for it.
+    /// Any number of handshakes is under way.
     CrowdHeard,
     /// A caller shows its opening before it has a token.
     OpeningShown,
-    /// A caller takes what is said to another for what is said to itself.
+    /// A caller processes answers to another attempt.
     AnswersMixed,
     /// A peer that is silent is never taken for dead.
     SilenceIgnored,
-    /// Any member's message is heard, signed or not.
+    /// Messages of a group are accepted without a signature.
     SignatureIgnored,
-    /// What is not sealed is believed though the connection is sealed.
+    /// A sealed connection accepts plain datagrams.
     PlainBelieved,
     /// A datagram of a window that has found no room is sealed again.
     SealedTwice,
@@ -41,24 +44,38 @@ pub(super) enum Fault {
     NarrowPath,
 }
 
-// The faults of hot functions, by name, so that those functions read as the protocol.
+// What follows returns the value that it is given, or does what it is named for, unless a fault is
+// planted.
 
+/// Bytes of a piece that is the rest of a datagram.
 #[inline]
-pub(super) fn pieces_are_unchecked() -> bool {
-    planted(Fault::LiesBelieved)
+pub(super) fn bytes_due(due: Option<usize>, rest: usize) -> Option<usize> {
+    if planted(Fault::LengthIgnored) { Some(rest) } else { due }
 }
 
+/// Whether a piece has come before.
 #[inline]
-pub(super) fn pieces_count_twice() -> bool {
-    planted(Fault::DoubleCounted)
+pub(super) fn has_come(has_come: bool) -> bool {
+    has_come && !planted(Fault::DoubleCounted)
 }
 
-#[inline]
-pub(super) fn given_up_receives_are_kept() -> bool {
-    planted(Fault::GivenUpKept)
+/// Gives the receive of a message back that is given up.
+pub(super) fn put_back(posted: Posted, put_back: impl FnOnce(Posted)) {
+    if planted(Fault::GivenUpKept) { std::mem::forget(posted) } else { put_back(posted) }
 }
 
-#[inline]
-pub(super) fn sources_are_unchecked() -> bool {
-    planted(Fault::SourceIgnored)
+/// How many handshakes may be under way.
+pub(super) fn limits(limits: HandshakeLimits) -> HandshakeLimits {
+    let boundless = HandshakeLimits { all: usize::MAX, of_one: usize::MAX };
+    if planted(Fault::CrowdHeard) { boundless } else { limits }
+}
+
+/// Bytes that a path carries.
+pub(super) fn room(room: usize) -> usize {
+    if planted(Fault::NarrowPath) { 1400 } else { room }
+}
+
+/// Ticks for which nothing was heard of a peer.
+pub(super) fn quiet(ticks: u32) -> u32 {
+    if planted(Fault::SilenceIgnored) { ticks.min(DEAD - 1) } else { ticks }
 }

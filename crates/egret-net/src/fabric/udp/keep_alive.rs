@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::fault::{Fault, planted};
+use super::fault;
 
 #[derive(Debug)]
 pub(super) struct KeepAlive {
@@ -49,9 +49,9 @@ impl KeepAlive {
             return KeepAliveAction::Nothing;
         }
         self.quiet += 1;
-        match self.quiet {
+        match fault::quiet(self.quiet) {
             ..QUIET => KeepAliveAction::Nothing,
-            DEAD.. if !planted(Fault::SilenceIgnored) => KeepAliveAction::Dead,
+            DEAD.. => KeepAliveAction::Dead,
             _ => KeepAliveAction::Ask,
         }
     }

@@ -114,7 +114,7 @@ impl Machine for Driver {
             self.end(number, &ViError::NicDown, after);
         }
         for number in self.connectors.keys().copied().collect::<Vec<_>>() {
-            self.knocked(number, ConnectOutcome::Failed(ConnectError::NicDown), after);
+            self.settle_attempt(number, ConnectOutcome::Failed(ConnectError::NicDown), after);
         }
         self.listeners.shut(after);
         after.happened = true;

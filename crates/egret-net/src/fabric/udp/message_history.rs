@@ -19,10 +19,7 @@ impl MessageHistory {
     /// Whether the message with this number is received, dropped or given up.
     #[inline]
     pub(super) fn is_over(&self, number: u64) -> bool {
-        if planted(Fault::OverForgotten) {
-            return false;
-        }
-        if number >= self.end {
+        if number >= self.end || planted(Fault::OverForgotten) {
             return false;
         }
         let (word, bit) = place(number);

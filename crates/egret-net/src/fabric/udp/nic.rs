@@ -7,7 +7,7 @@ use super::send::SEGMENTS_MAX;
 use super::socket::DatagramSocket;
 use super::wire::MESSAGE_MAX;
 use crate::fabric::OpenError;
-use crate::fabric::common::open_nic::{self, OpenedNic};
+use crate::fabric::open_nic::{self, OpenedNic};
 use crate::rt;
 use crate::vi::{Limits, NicOptions};
 

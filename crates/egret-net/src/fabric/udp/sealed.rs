@@ -100,7 +100,7 @@ impl DatagramSealer {
     /// that has found no room comes again.
     #[inline]
     pub(super) fn seal_window(&mut self, to: ConnectionNumber, datagram: &mut [u8]) {
-        if is_sealed(datagram) && !planted(Fault::SealedTwice) {
+        if was_sealed(datagram) {
             return;
         }
         let len = datagram.len() - DATAGRAM_HEAD - MORE;
@@ -189,4 +189,10 @@ impl<P: DatagramPort> DatagramPort for SealingPort<'_, P> {
 #[inline]
 fn word(bytes: &[u8], at: usize) -> [u8; 8] {
     *bytes[at..].first_chunk().expect("a datagram has a head")
+}
+
+/// Whether a datagram of a window was sealed before.
+#[inline]
+fn was_sealed(datagram: &[u8]) -> bool {
+    is_sealed(datagram) && !planted(Fault::SealedTwice)
 }

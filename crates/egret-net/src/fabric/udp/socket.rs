@@ -29,7 +29,7 @@ use rustix::net::{
     sockopt,
 };
 
-use super::fault::{Fault, planted};
+use super::fault;
 #[cfg(any(test, feature = "fuzzing"))]
 use super::scripted_peer::MemoryNetwork;
 use super::send::{ROOM_ANYWHERE, ROOM_MIN, SendBlocked};
@@ -335,9 +335,6 @@ impl DatagramSocket {
         if let Some(memory) = &self.memory {
             return memory.room();
         }
-        if planted(Fault::NarrowPath) {
-            return 1400;
-        }
         let asked = || {
             let scout = unbound(*to)?;
             if to.ip().is_multicast() {
@@ -351,7 +348,8 @@ impl DatagramSocket {
                 SocketAddr::V6(_) => sockopt::ipv6_mtu(&scout)?.saturating_sub(48),
             })
         };
-        asked().map_or(ROOM_ANYWHERE, |room| (room as usize).clamp(ROOM_MIN, DATAGRAM_MAX))
+        let room = asked().map_or(ROOM_ANYWHERE, |room| room as usize);
+        fault::room(room).clamp(ROOM_MIN, DATAGRAM_MAX)
     }
 }
 

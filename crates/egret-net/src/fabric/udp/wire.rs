@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::fault::{Fault, planted};
+use super::fault;
 use crate::buf::Kind;
 use crate::fabric::DATAGRAM_HEAD;
 use crate::fabric::common::bytes::{ByteReader, Malformed, TOO_LONG, TOO_SHORT};
@@ -429,8 +429,8 @@ fn piece<'a>(
     if number == u64::MAX {
         return Err(Malformed("a number that none comes after"));
     }
-    let all = planted(Fault::LengthIgnored).then(|| reader.rest().len());
-    let due = all.or_else(|| split.due(index)).ok_or(Malformed("a piece outside its message"))?;
+    let due = fault::bytes_due(split.due(index), reader.rest().len());
+    let due = due.ok_or(Malformed("a piece outside its message"))?;
     let bytes = reader.bytes(due)?;
     let eager = flags & EAGER != 0;
     let piece = UdpPiece { number, tag, eager, split, index, kind: named, bytes };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::datapath::why;
-use super::fault::{Fault, planted};
+use super::fault;
 use super::lanes::{MessageSink, MessageStart, Window, WindowLane};
 use super::send::Parcel;
 use super::wire::WindowFrame;
@@ -37,9 +37,7 @@ pub(super) const LINGERING_MAX: usize = 256;
 impl ClosingConnection {
     /// Says what is still in the window. `is_last`: of the peer's last word some is here.
     pub(super) fn new(mut window: Window<Parcel>, is_last: bool) -> Self {
-        if !planted(Fault::LingersOn) {
-            window.hasten();
-        }
+        window.hasten();
         for lane in [WindowLane::Control, WindowLane::Posted, WindowLane::Answers] {
             window.forget_early(lane);
         }
@@ -50,11 +48,9 @@ impl ClosingConnection {
     pub(super) fn hear(&mut self, now: Instant, datagram: &[u8]) -> Result<(), ViError> {
         let Self { window, sink } = self;
         let why = |broken| why(&broken);
-        let Some(pieces) = window.acknowledged(now, datagram).map_err(why)? else { return Ok(()) };
+        let pieces = window.acknowledged(now, datagram).map_err(why)?;
         while window.poll_sent().is_some() {}
-        if planted(Fault::DeafToGoodbye) {
-            return Ok(());
-        }
+        let Some(pieces) = fault::last_pieces(pieces) else { return Ok(()) };
         window.hear_lane(now, WindowLane::Eager, pieces, sink).map_err(why)?;
         if sink.is_over {
             window.part(now);

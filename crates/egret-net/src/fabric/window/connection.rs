@@ -239,6 +239,15 @@ impl Connection {
         }
     }
 
+    /// From now on the network is not spared.
+    pub(super) fn burst(&mut self) {
+        if let Some(window) = self.window()
+            && !planted(Fault::ShutsCongested)
+        {
+            window.burst();
+        }
+    }
+
     /// Ends it, if it is open. Whether it was.
     pub(super) fn end(&mut self, now: Instant, why: &ViError, notices: &mut Notices) -> bool {
         let Some(ConnectionRemains { leaving, eager, arrived }) = self.end.end(why, notices) else {
@@ -259,10 +268,14 @@ impl Connection {
         is_silent.then_some(SILENT)
     }
 
+    /// Whether its peer had its time to hear the last words.
+    fn is_late(&self, now: Instant) -> bool {
+        self.leaving_until.is_some_and(|until| until <= now) && !planted(Fault::LingersOn)
+    }
+
     /// Whether it is over here, and the peer knows all that it is to know, or had its time.
     pub(super) fn has_left(&mut self, now: Instant) -> bool {
-        let is_late = self.leaving_until.is_some_and(|until| until <= now);
-        if is_late && !planted(Fault::LingersOn) {
+        if self.is_late(now) {
             self.leaving = None;
         }
         let is_through = |leaving: &ClosingConnection| leaving.window.is_through();

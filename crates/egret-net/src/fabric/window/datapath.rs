@@ -197,7 +197,7 @@ impl DataPath {
     /// expected to go soon.
     pub(super) fn feed(&mut self, now: Instant, keys: &Keys, thorough: bool) {
         let counts = self.receiver.counts();
-        let news = (counts != self.sender.told && !planted(Fault::CountsUntold)).then_some(counts);
+        let news = (counts != self.sender.told).then_some(counts);
         self.sender.feed(&mut self.window, keys, news);
         let owes = self.owes();
         if !owes {
@@ -207,7 +207,7 @@ impl DataPath {
         let goes = self.window.has_pieces();
         let tells = owes && (goes || thorough) || self.is_due(now);
         let is_free = self.window.waiting(WindowLane::Control) == 0;
-        if tells && is_free && !planted(Fault::CountsUntold) {
+        if tells && is_free {
             let (counts, drained) = (self.receiver.counts(), self.receiver.eager.drained());
             self.sender.tell(counts, drained, &mut self.window);
         }
@@ -268,9 +268,7 @@ impl OpenEnd for DataPath {
     fn fail(mut self, why: &ViError, notices: &mut Notices) -> Self::Remainder {
         let (is_last, counts) = (self.receiver.hears_last(), self.receiver.counts());
         let mut kept = self.window.end(WindowLane::Posted).collect::<Vec<_>>();
-        if !planted(Fault::AcknowledgedLost) {
-            kept.extend(std::iter::from_fn(|| self.window.poll_sent()));
-        }
+        kept.extend(acknowledged(&mut self.window));
         let mut sends: Vec<Posted> = kept.into_iter().filter_map(Parcel::into_posted).collect();
         sends.extend(self.sender.outbox.drain());
         sends.sort_by_key(Posted::ticket);
@@ -282,15 +280,10 @@ impl OpenEnd for DataPath {
         if *why == ViError::Closed {
             eager.clear();
         }
-        let is_dead = matches!(why, ViError::PeerDied { .. } | ViError::ClosedByPeer);
-        if is_dead || is_over || planted(Fault::LeavesAtOnce) {
+        if is_over || knows_the_end(why) {
             return ConnectionRemains { leaving: None, eager, arrived };
         }
         drop(self.window.end(WindowLane::Answers));
-        if planted(Fault::AnswersDropped) {
-            self.sender.outbox.answers.clear();
-            drop(self.window.end(WindowLane::Control));
-        }
         let mut last = Vec::new();
         CloseReason::of(why.clone()).push(&mut last);
         self.sender.leave(&last, counts, &mut self.window);
@@ -300,6 +293,17 @@ impl OpenEnd for DataPath {
             arrived,
         }
     }
+}
+
+/// What the peer has acknowledged, and nobody has heard of yet.
+fn acknowledged(window: &mut Window<Parcel>) -> impl Iterator<Item = Parcel> {
+    std::iter::from_fn(|| if planted(Fault::AcknowledgedLost) { None } else { window.poll_sent() })
+}
+
+/// Whether the peer is not there, or has left before.
+fn knows_the_end(why: &ViError) -> bool {
+    let is_dead = matches!(why, ViError::PeerDied { .. } | ViError::ClosedByPeer);
+    is_dead || planted(Fault::LeavesAtOnce)
 }
 
 /// What a window ends with, for the virtual interface.

@@ -53,7 +53,7 @@ pub(super) const IDLE_MAX: u32 = 8;
 pub(super) const BATCH: u32 = 64;
 /// Connections that are gone, and may still be among those that owe.
 const GONE_MAX: usize = 64;
-/// Eager messages that wait for company.
+/// How many eager messages wait to leave together.
 const COMPANY: usize = 16;
 
 impl WindowMachine {
@@ -198,14 +198,17 @@ impl WindowMachine {
         after.happened = true;
         mark(&mut self.dirty, conn, link);
         self.lingering.extend(link.leaving_until.map(|until| (until, conn)));
-        if self.lingering.len() > LINGERING_MAX
-            && !planted(Fault::LingerAll)
+        if self.has_too_many_lingering()
             && let Some((_, oldest)) = self.lingering.pop_first()
             && let Some(link) = self.links.get_mut(&oldest)
         {
             link.leaving = None;
             mark(&mut self.dirty, oldest, link);
         }
+    }
+
+    fn has_too_many_lingering(&self) -> bool {
+        self.lingering.len() > LINGERING_MAX && !planted(Fault::LingerAll)
     }
 
     /// The connection below is no more.
@@ -264,10 +267,13 @@ impl WindowMachine {
             before.map(|at| self.timers.remove(&(at, conn)));
             self.timers.insert((next, conn));
         }
+        after.happened |= self.sleeps_beyond(next);
+    }
+
+    /// Whether a thread sleeps, and not only until then.
+    fn sleeps_beyond(&self, next: Instant) -> bool {
         let is_sooner = |until: Option<Instant>| until.is_none_or(|until| next < until);
-        if self.slept.is_some_and(is_sooner) && !planted(Fault::SleepsOn) {
-            after.happened = true;
-        }
+        self.slept.is_some_and(is_sooner) && !planted(Fault::SleepsOn)
     }
 
     /// A connection needs nothing more from below.

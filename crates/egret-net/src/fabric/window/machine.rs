@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::connection::Connection;
 use super::driver::{BATCH, IDLE_MAX, WindowMachine};
-use super::fault::{Fault, planted};
+use super::fault;
 use super::{DEPTH, TRANSFER_MAX};
 use crate::fabric::{
     After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, NewConnection,
@@ -89,7 +89,7 @@ impl Machine for WindowMachine {
             return self.below.cancel(conn, ticket, after);
         };
         let is_cancelled = link.cancel(ticket, &mut after.notices);
-        if is_cancelled && !planted(Fault::CancelUnmarked) {
+        if fault::lets_others_go(is_cancelled) {
             // What stood behind it may go.
             self.flush(conn, false, after);
         }
@@ -147,7 +147,7 @@ impl Machine for WindowMachine {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        // What waits for company goes now.
+        // Messages that wait to leave together leave now.
         let own = match self.dirty.is_empty() {
             true => self.timers.first().map(|(at, _)| *at),
             false => Some(Instant::default()),
@@ -184,10 +184,8 @@ impl Machine for WindowMachine {
         let all: Vec<ConnId> = self.links.keys().copied().collect();
         for conn in all {
             self.end(conn, &ViError::NicDown, after);
-            if let Some(window) = self.links.get_mut(&conn).and_then(Connection::window)
-                && !planted(Fault::ShutsCongested)
-            {
-                window.burst();
+            if let Some(link) = self.links.get_mut(&conn) {
+                link.burst();
             }
             self.flush(conn, false, after);
         }

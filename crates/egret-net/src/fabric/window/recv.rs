@@ -354,9 +354,9 @@ impl MessageSink for ArrivalTarget<'_> {
             ArrivingKind::Goodbye { counts, said } => {
                 self.receiver.is_over = true;
                 let nonsense = |_| NONSENSE;
-                let farewell = CloseReason::read(&mut ByteReader::new(&said)).map_err(nonsense)?;
+                let reason = CloseReason::read(&mut ByteReader::new(&said)).map_err(nonsense)?;
                 self.sender.hear(self.sender.peer.advanced(counts), self.notices)?;
-                return Err(farewell.into_error().into());
+                return Err(reason.into_error().into());
             }
             ArrivingKind::Message => self.receiver.incoming.finish(self.notices),
             ArrivingKind::Write { id, notify } => self.write_end(id, notify)?,

@@ -2,7 +2,7 @@
 //!
 //! Repeated names: `Sender`, one in each fabric.
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::lanes::{MessageSource, Window, WindowLane};
 use super::wire::{NamedKind, WindowFrame};
 use crate::fabric::common::counts::ReceiveCounts;
@@ -137,7 +137,7 @@ impl Sender {
         let mut head = self.spare.pop().unwrap_or_default();
         WindowFrame::Eager(lane, drained).push(&mut head);
         parts.iter().for_each(|part| head.extend_from_slice(part));
-        let on = if planted(Fault::EagerBehind) { WindowLane::Posted } else { WindowLane::Eager };
+        let on = fault::lane_of_eager(WindowLane::Eager);
         window.send(on, Parcel { tag, head, body: None });
         Ok(position)
     }
@@ -150,6 +150,9 @@ impl Sender {
         window: &mut Window<Parcel>,
     ) {
         (self.told, self.told_drained) = (counts, drained);
+        if planted(Fault::CountsUntold) {
+            return;
+        }
         let mut head = self.spare.pop().unwrap_or_default();
         WindowFrame::Counts(counts.pack(), drained).push(&mut head);
         window.send(WindowLane::Control, Parcel { tag: 0, head, body: None });
@@ -163,15 +166,23 @@ impl Sender {
     /// Says how far this side is and why it leaves, behind its eager messages; and how the writes
     /// went that it has taken.
     pub(super) fn leave(&mut self, why: &[u8], counts: ReceiveCounts, window: &mut Window<Parcel>) {
-        for answer in self.outbox.answers.drain(..) {
+        self.answer_writes(window);
+        let counts = fault::counts_of_goodbye(counts, self.told);
+        let mut parcel = Parcel::new(0, &WindowFrame::Goodbye(counts.pack()));
+        parcel.head.extend_from_slice(why);
+        window.send(WindowLane::Eager, parcel);
+    }
+
+    fn answer_writes(&mut self, window: &mut Window<Parcel>) {
+        let answers = self.outbox.answers.drain(..);
+        if planted(Fault::AnswersDropped) {
+            return drop(window.end(WindowLane::Control));
+        }
+        for answer in answers {
             if let OwedAnswer::Written { id, result } = answer {
                 window.send(WindowLane::Control, Parcel::new(id, &WindowFrame::Written(result)));
             }
         }
-        let counts = if planted(Fault::GoodbyeUncounted) { self.told } else { counts };
-        let mut parcel = Parcel::new(0, &WindowFrame::Goodbye(counts.pack()));
-        parcel.head.extend_from_slice(why);
-        window.send(WindowLane::Eager, parcel);
     }
 
     /// Gives the window what may go. How far this side is goes with a message, if it is the only one
@@ -193,8 +204,7 @@ impl Sender {
             self.answer(window, keys);
         }
         while window.waiting(WindowLane::Posted) < FEW {
-            let receives =
-                if planted(Fault::ReceivesIgnored) { u64::MAX } else { self.peer.receives };
+            let receives = fault::receives(self.peer.receives);
             let next = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives));
             let Some(posted) = next else { return };
             if window.kept(WindowLane::Posted) > 0 {
@@ -234,10 +244,9 @@ impl Sender {
 
     /// Answers what the peer has asked for. Answers of a few bytes do not wait for longer ones.
     fn answer(&mut self, window: &mut Window<Parcel>, keys: &Keys) {
-        let is_bounded = !planted(Fault::AnswersUnbounded);
         self.outbox.answers.retain(|answer| match *answer {
             OwedAnswer::Written { id, result }
-                if window.waiting(WindowLane::Control) < FEW || !is_bounded =>
+                if fault::may_answer(window.waiting(WindowLane::Control) < FEW) =>
             {
                 window.send(WindowLane::Control, Parcel::new(id, &WindowFrame::Written(result)));
                 false
@@ -303,6 +312,12 @@ impl Sender {
         self.outbox.heard(self.peer.taken, self.peer.placed, notices);
     }
 
+    #[inline]
+    fn is_lie(&self, peer: ReceiveCounts) -> bool {
+        let is_lie = peer.taken > self.begun || peer.placed > self.outbox.messages;
+        is_lie && !planted(Fault::CountsBelieved)
+    }
+
     /// The peer says how far it is. What it cannot be is a lie.
     #[inline]
     pub(super) fn hear(
@@ -310,8 +325,7 @@ impl Sender {
         peer: ReceiveCounts,
         notices: &mut Notices,
     ) -> Result<(), Box<ViError>> {
-        let lies = peer.taken > self.begun || peer.placed > self.outbox.messages;
-        if lies && !planted(Fault::CountsBelieved) {
+        if self.is_lie(peer) {
             return Err(
                 ViError::Protocol("an acknowledgement of frames that were never sent").into()
             );

@@ -18,7 +18,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use super::fault::{Fault, planted};
 use super::watch::{LoopState, LoopWatch};
 use super::{Hub, HubState};
 use crate::rt::{self, Instant};
@@ -122,7 +121,7 @@ impl Sleep {
             }
             // A loop that has it may be the very thread that waits, and come to nothing until that
             // is over.
-            if !planted(Fault::LoopFirst) && self.watched.step_aside(&mut place) {
+            if self.watched.step_aside(&mut place) {
                 return SleepTurn::PlaceOfLoop;
             }
             let left = left(until).unwrap_or(Duration::from_secs(1));

@@ -21,6 +21,7 @@ use rustix::io::Errno;
 use super::Hub;
 use super::fault::{Fault, planted};
 use super::sleep::{SetReport, Sleep, SleepPlace};
+use crate::rt::Instant;
 use crate::vi::Wait;
 use crate::vi::machine::{Arming, EventCount, Woken};
 
@@ -59,7 +60,7 @@ impl LoopWatch {
 
     /// A loop that has the place of the one who sleeps leaves it to a thread. Whether it had it.
     pub(super) fn step_aside(&self, place: &mut SleepPlace) -> bool {
-        let had = matches!(place.looping, LoopState::Asleep);
+        let had = matches!(place.looping, LoopState::Asleep) && !planted(Fault::LoopFirst);
         if had {
             place.looping = LoopState::Beside { told: false };
         }
@@ -125,13 +126,18 @@ impl Hub {
             }
             return Arming::Armed { until: None };
         }
-        let idle = if planted(Fault::NotArmed) { Some(None) } else { self.arm_machine() };
-        let idle = idle.filter(|_| !self.has_happened(seen) || planted(Fault::ArmedLate));
+        let idle = self.arm_for_loop(seen);
         if idle.is_none() {
             self.disarm();
         }
         self.tell_if_left();
         idle.map_or(Arming::Ready, |until| Arming::Armed { until })
+    }
+
+    /// Arms the machine. By when the loop looks again, if it may sleep.
+    fn arm_for_loop(&self, seen: EventCount) -> Option<Option<Instant>> {
+        let idle = if planted(Fault::NotArmed) { Some(None) } else { self.arm_machine() };
+        idle.filter(|_| !self.has_happened(seen) || planted(Fault::ArmedLate))
     }
 
     /// Disarms the machine, which has slept, and deals with what its descriptor says.

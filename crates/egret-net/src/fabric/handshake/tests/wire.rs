@@ -100,7 +100,7 @@ fn every_text_is_known() {
         assert_eq!(read(&bytes), Ok(why));
     }
     let unknown = read(b"\x03\x04\x02hm").unwrap();
-    let says = "the greeting is malformed: for a reason that this version has no words for";
+    let says = "the handshake is malformed: for a reason that this version has no words for";
     assert_eq!(unknown.to_string(), says);
 }
 

@@ -25,7 +25,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
-use super::super::fault::{self, step};
+use super::super::fault::{self, Fault, planted, step};
 use super::super::foreign::ForeignMemory;
 use super::super::memory::{LINE, LINE_WORDS, OwnMemory, Peek, Readable, WORD, Writable};
 use crate::atomics::{Atomics, Word};
@@ -71,18 +71,14 @@ impl<O: Writable, F: Readable> GateKeeper<O, F> {
     /// Shuts a gate: no write begins by it any more.
     pub(in super::super) fn shut(&self, pass: GatePass) {
         self.0.own(self.0.gate(pass)).store(0, Release);
-        if !fault::shuts_unfenced() {
-            O::Atomics::fence(SeqCst);
-        }
+        fault::shut_fence::<O::Atomics>(SeqCst);
     }
 
     /// Whether the peer is inside. If not, and the gate is shut, all that it ever
     /// wrote there is known here.
     pub(in super::super) fn is_inside(&self, pass: GatePass) -> bool {
         let inside = self.0.foreign(INSIDE) == pass.number;
-        if !fault::believes_out_unfenced() {
-            O::Atomics::fence(Acquire);
-        }
+        fault::out_fence::<O::Atomics>(Acquire);
         inside
     }
 
@@ -108,22 +104,23 @@ impl<O: Writable, F: Readable> GateEntrant<O, F> {
     /// Calls `write` if the gate is open, and says whether what was written is the
     /// keeper's. If not it may be, or some of it, or nothing.
     pub(in super::super) fn enter(&mut self, pass: GatePass, write: impl FnOnce()) -> bool {
-        let early = fault::looks_before_inside() && self.is_open(pass);
-        self.0.own(INSIDE).store(pass.number, Release);
-        step();
-        if !fault::enters_unfenced() {
-            O::Atomics::fence(SeqCst);
-        }
-        let may = early || self.is_open(pass);
+        let may = self.go_in(pass);
         if may {
             write();
         }
         self.0.own(INSIDE).store(0, Release);
         step();
-        if !fault::leaves_unfenced() {
-            O::Atomics::fence(SeqCst);
-        }
+        fault::leave_fence::<O::Atomics>(SeqCst);
         may && self.is_open(pass)
+    }
+
+    /// Says that this side is inside, and then looks whether it may be.
+    fn go_in(&self, pass: GatePass) -> bool {
+        let early = planted(Fault::GateBeforeInside) && self.is_open(pass);
+        self.0.own(INSIDE).store(pass.number, Release);
+        step();
+        fault::enter_fence::<O::Atomics>(SeqCst);
+        early || self.is_open(pass)
     }
 }
 

@@ -1,10 +1,9 @@
 //! Hand-over, the lending side: buffers of this process that a peer has.
 //!
-//! The table is private memory and the only authority: a buffer is a peer's from
-//! when it is in the table, before the peer is told, until whoever takes it out
-//! has it. It leaves when the peer hands it back, when the peer says in its
-//! [returns](super::returns) that it has dropped it, or when the kernel says that
-//! the peer's process is gone; whichever comes second finds nothing there.
+//! The table is private memory and the only authority: a buffer is the peer's while it
+//! is in the table. It is added before the peer is told, and removed when the peer hands it back,
+//! when the peer says in its [returns](super::returns) that it has dropped the buffer, or when the kernel
+//! says that the peer's process is gone. The first of these removes the buffer; the others do nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -34,7 +33,7 @@ pub(in super::super) struct BufferTicket {
     pub(in super::super) len: u64,
 }
 
-/// What is out, and all that is needed to see it come home.
+/// The buffers that the peer has, and what says that they return.
 #[derive(Debug)]
 pub(in super::super) struct LentTable {
     table: BTreeMap<SlotPlace, LentBuf>,
@@ -125,13 +124,13 @@ impl LentBuffers {
         Some(lent.back(len))
     }
 
-    /// Takes home what the peer has dropped. Whether that was something.
+    /// Takes back the buffers that the peer has dropped. Whether there were any.
     #[inline]
     pub(in super::super) fn poll(&mut self) -> bool {
         self.out_mut().poll()
     }
 
-    /// Asks the kernel whether the peer's process is gone, and if so takes home
+    /// Asks the kernel whether the peer's process is gone, and if so takes back
     /// whatever it had. The caller has read the peer's messages to their end:
     /// what was handed back by one of them is no longer there to be had.
     #[cfg(test)]
@@ -158,9 +157,6 @@ impl LentBuffers {
 impl Drop for LentBuffers {
     fn drop(&mut self) {
         let Some(mut out) = self.out.take() else { return };
-        if planted(Fault::OrphansDropped) {
-            return std::mem::take(&mut out.table).into_values().for_each(LentBuf::home);
-        }
         if !out.settle() {
             reaper::adopt(out);
         }
@@ -196,7 +192,15 @@ impl LentTable {
         self.table.len() >= self.returned.capacity()
     }
 
-    /// Takes home what the peer does not have, and it has no more than `held`.
+    /// What the peer still holds; `None` while it has not left.
+    fn held(&self) -> Option<BTreeSet<SlotPlace>> {
+        if planted(Fault::OrphansDropped) {
+            return Some(BTreeSet::new());
+        }
+        Some(self.returned.held()?.into_iter().collect())
+    }
+
+    /// Takes back the buffers that the peer does not have: all but `held`.
     fn home_but(&mut self, held: &BTreeSet<SlotPlace>) {
         let home: Vec<SlotPlace> =
             self.table.keys().filter(|place| !held.contains(place)).copied().collect();
@@ -213,8 +217,8 @@ impl OrphanedBuffers for LentTable {
     /// The connection is over.
     fn settle(&mut self) -> bool {
         self.poll();
-        if let Some(held) = self.returned.held() {
-            self.home_but(&held.into_iter().collect());
+        if let Some(held) = self.held() {
+            self.home_but(&held);
         }
         self.table.is_empty() || self.owner_gone()
     }

@@ -72,13 +72,7 @@ impl CooperatingSegments {
             DirectWrites::new(GateEntrant::new(own.clone(), foreign.clone(), GATES, gate::GATES)?);
         let lent = LentBuffers::new(process, foreign.clone(), RETURNS as u64).ok()?;
         let ringer = Mutex::new(ringer.another().ok()?);
-        let received = ReceivedBuffers::new(own.clone(), RETURNS, move || {
-            if planted(Fault::ReturnSilent) {
-                return;
-            }
-            // A peer that cannot be woken is gone, and takes nothing back.
-            let _ = ringer.lock().unwrap_or_else(PoisonError::into_inner).ring();
-        });
+        let received = ReceivedBuffers::new(own.clone(), RETURNS, move || ring(&ringer));
         Some(Self { lent, received, regions: BTreeMap::new(), gates, direct })
     }
 
@@ -162,7 +156,7 @@ impl CooperatingSegments {
     /// A buffer has arrived, or is back.
     pub(super) fn take(&mut self, handed: HandedBuffer) -> Result<Buf, Box<ViError>> {
         let nothing = ViError::Protocol("a buffer it does not have");
-        let buf = if handed.back && !planted(Fault::BackIgnored) {
+        let buf = if is_ours(&handed) {
             self.lent.came_back(handed.ticket).ok_or(nothing)?
         } else {
             self.received.arrived(handed.ticket).map_err(|_| nothing)?
@@ -172,10 +166,10 @@ impl CooperatingSegments {
         Ok(buf)
     }
 
-    /// Takes home what the peer has dropped. Whether that was something.
+    /// Takes back the buffers that the peer has dropped. Whether there were any.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
-        self.has_lent() && self.lent.poll()
+        self.has_lent() && !planted(Fault::ReturnsUnpolled) && self.lent.poll()
     }
 
     /// Whether the peer has buffers of this side.
@@ -203,4 +197,16 @@ fn announced(
     }
     regions.insert(region.id(), (number, region.clone()));
     Some(number)
+}
+
+/// Wakes the peer. One that cannot be woken is gone, and takes nothing back.
+fn ring(ringer: &Mutex<DoorbellRinger>) {
+    if !planted(Fault::ReturnSilent) {
+        let _ = ringer.lock().unwrap_or_else(PoisonError::into_inner).ring();
+    }
+}
+
+/// Whether a buffer that the peer hands over was lent by this side.
+fn is_ours(handed: &HandedBuffer) -> bool {
+    handed.back && !planted(Fault::BackIgnored)
 }

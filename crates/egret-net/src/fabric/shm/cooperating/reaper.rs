@@ -11,9 +11,9 @@ use rustix::event::{PollFd, Timespec, poll};
 
 use crate::rt;
 
-/// What a peer has that has no connection any more to come home by.
+/// Buffers that a peer has although the connection is over.
 pub(in super::super) trait OrphanedBuffers: Send {
-    /// Takes home what can be. Whether that is all.
+    /// Takes back the buffers that have returned. Whether all have.
     fn settle(&mut self) -> bool;
     /// Ready when the peer's process is gone.
     fn process(&self) -> PollFd<'_>;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::super::fault::{Fault, planted, step};
+use super::super::fault::{self, Fault, planted, step};
 use super::super::memory::OwnMemory;
 use super::lent::BufferTicket;
 use super::returns::{LENT_MAX, REGION_MASK, ReturnsWriter, SlotPlace};
@@ -50,8 +50,7 @@ pub(in super::super) enum HandOverError {
     TooMany,
 }
 
-/// Where dropped buffers go: home by the returns, and then the home may want to
-/// know.
+/// How dropped buffers return to their owner, and how the owner is woken for that.
 struct ReturnRoute {
     returner: ReturnsWriter<OwnMemory>,
     ring: Box<dyn Fn() + Send + Sync>,
@@ -66,8 +65,7 @@ struct RegionReturnRoute {
 
 impl ReceivedBuffers {
     /// Nothing is here yet. The returns are at byte `offset` of this process's
-    /// memory for the peer, still zero; `ring` is called after each, by whoever
-    /// dropped the buffer.
+    /// memory for the peer, still zero; the thread that drops a buffer calls `ring`.
     pub(in super::super) fn new(
         memory: OwnMemory,
         offset: usize,
@@ -167,8 +165,7 @@ impl Drop for ReceivedBuffers {
         let held = self.visits.iter().flat_map(|(region, visit)| {
             visit.here().map(|(class, number)| SlotPlace { region: *region, class, number })
         });
-        let forget = usize::from(planted(Fault::HeldForgotten));
-        self.returns.returner.leave(held.skip(forget));
+        self.returns.returner.leave(fault::held(held));
         (self.returns.ring)();
     }
 }

@@ -1,7 +1,7 @@
-//! The way home of buffers that a visitor drops, and what it still has when it
-//! leaves.
+//! How a receiver of buffers returns those that it drops, and says which it still holds when
+//! it leaves.
 //!
-//! The visitor writes the memory, the home of the buffers reads it:
+//! The receiver writes the memory, the owner of the buffers reads it:
 //!
 //! ```text
 //!   line 0                          then                 then
@@ -11,37 +11,37 @@
 //! ```
 //!
 //! Return number *n* is stored in word *n* modulo the capacity, then the count
-//! *n* + 1 with release. Each place in the ring is of a buffer that the home
+//! *n* + 1 with release. Each place in the ring is of a buffer that the owner
 //! still counts as lent, and no more are lent at once than the ring has words:
-//! none is written over before it was read. When the visitor leaves it stores
+//! no word is overwritten before the owner has read it. A receiver that leaves stores
 //! the places of the buffers that it holds, then *left*, their number + 1, with
-//! release; these return by the ring when they are dropped, which is after
-//! that. So one that the home has back is not lent to the visitor again: it is
-//! seen to have left.
+//! release. These buffers return by the ring when they are dropped, which is after
+//! *left* was stored: an owner that has one of them back sees that the receiver has left,
+//! and lends nothing to it again.
 //!
-//! A visitor that writes nonsense has its own loans called home too early or
-//! too late; a read is never outside, and never more than the capacity at once.
+//! If a receiver writes nonsense, the buffers lent to it return too early or
+//! too late. A read of the owner is never outside of the area, and never of more than the capacity at once.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use thiserror::Error;
 
-use super::super::fault::{Fault, planted, step};
+use super::super::fault::{self, step};
 use super::super::foreign::ForeignMemory;
 use super::super::memory::{LINE, LINE_WORDS, OwnMemory, Peek, Readable, WORD, Writable};
 use crate::atomics::{Atomics, Lock, Word};
 
-/// A slot of a home's pool as both sides name it.
+/// A slot of the owner's pool, as both sides name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) struct SlotPlace {
-    /// As the home announced it; below 2^15.
+    /// As the owner announced it; below 2^15.
     pub(in super::super) region: u16,
     pub(in super::super) class: u16,
     pub(in super::super) number: u32,
 }
 
-/// The visitor's end.
+/// The receiver's end.
 pub(in super::super) struct ReturnsWriter<M: Writable = OwnMemory> {
     memory: M,
     area: ReturnsArea,
@@ -49,7 +49,7 @@ pub(in super::super) struct ReturnsWriter<M: Writable = OwnMemory> {
     returned: <M::Atomics as Atomics>::Lock<u64>,
 }
 
-/// The home's end.
+/// The owner's end.
 #[derive(Debug)]
 pub(in super::super) struct ReturnsReader<M = ForeignMemory> {
     memory: M,
@@ -100,18 +100,14 @@ impl<M: Writable> ReturnsWriter<M> {
         Self { memory, area, returned: Lock::new(0) }
     }
 
-    /// The buffer there is the home's again.
+    /// The buffer at this place is the owner's again.
     pub(in super::super) fn put(&self, place: SlotPlace) {
         let word = |at| self.word(at);
         self.returned.with(|returned| {
             let (place, count) = (place.encode(), *returned + 1);
-            if planted(Fault::ReturnEarly) {
-                word(self.area.count()).store(count, Release);
-            }
             word(self.area.returned(*returned)).store(place, Relaxed);
             step();
-            let order = if planted(Fault::ReturnRelaxed) { Relaxed } else { Release };
-            word(self.area.count()).store(count, order);
+            word(self.area.count()).store(count, fault::return_order(Release));
             *returned = count;
         });
         step();
@@ -122,15 +118,12 @@ impl<M: Writable> ReturnsWriter<M> {
         self.word(self.area.count()).load(Relaxed)
     }
 
-    /// The visitor leaves, and holds these; of more than the capacity, the home
-    /// has lent none. Nothing returns while it looks at what it holds: so the
-    /// home knows that it has left before it gets one of these back, and does not
+    /// The receiver leaves, and holds these; of more than the capacity, the owner
+    /// has lent none. Nothing returns while the receiver lists what it holds: so the
+    /// owner sees that the receiver has left before one of these returns, and does not
     /// lend it again.
     pub(in super::super) fn leave(&self, held: impl Iterator<Item = SlotPlace>) {
-        if planted(Fault::LeaveUnlocked) {
-            let held: Vec<SlotPlace> = held.collect();
-            return self.returned.with(|_| self.write_held(held.into_iter()));
-        }
+        let held = fault::held_at_lock(held);
         self.returned.with(|_| self.write_held(held));
     }
 
@@ -175,9 +168,7 @@ impl<M: Readable> ReturnsReader<M> {
         if count == self.seen {
             return false;
         }
-        if !planted(Fault::ReturnsUnfenced) {
-            M::Atomics::fence(Acquire);
-        }
+        fault::returns_fence::<M::Atomics>(Acquire);
         let new = count.wrapping_sub(self.seen).min(self.area.capacity as u64);
         for number in (0..new).rev().map(|back| count.wrapping_sub(back + 1)) {
             each(SlotPlace::decode(self.peek(self.area.returned(number))));
@@ -186,13 +177,13 @@ impl<M: Readable> ReturnsReader<M> {
         true
     }
 
-    /// Whether the visitor has left: it gets nothing any more.
+    /// Whether the receiver has left: nothing is lent to it any more.
     #[inline]
     pub(in super::super) fn has_left(&self) -> bool {
         self.peek(self.area.left()) != 0
     }
 
-    /// The places that the visitor held when it left; `None` while it has not.
+    /// The places that the receiver held when it left; `None` before.
     pub(in super::super) fn held(&self) -> Option<Vec<SlotPlace>> {
         let count = self.peek(self.area.left()).checked_sub(1)?;
         M::Atomics::fence(Acquire);
@@ -254,7 +245,7 @@ impl ReturnsArea {
     }
 }
 
-/// How many buffers of one home may be lent over a connection at once.
+/// How many buffers of one owner may be lent over a connection at once.
 pub(in super::super) const LENT_MAX: usize = 1024;
 /// Regions that a place can name.
 pub(in super::super) const REGION_MASK: u16 = (1 << 15) - 1;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use super::super::fault;
+use super::super::fault::{Fault, planted};
 use super::super::foreign::ForeignMemory;
 use super::super::memory::{LINE, LINE_WORDS, OwnMemory, Peek, Readable, WORD, Writable};
 use super::{
@@ -158,12 +158,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
             }
             return Ok(Some(scratch.record(is_item, len)));
         }
-        if !fault::copies_unfenced() {
-            F::Atomics::fence(Acquire);
-        }
-        if fault::consumes_before_copy() {
-            self.say(self.position + 1);
-        }
+        self.acquire(1);
         let tag = line[TAG_WORD].peek();
         let words = std::array::from_fn(|word| line[TAG_WORD + 1 + word].peek());
         scratch.0[TAG_WORD + 1..LINE_WORDS].copy_from_slice(&words);
@@ -205,7 +200,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
 
     /// From now on nothing is published: what is taken is not said to have arrived.
     pub(in super::super) fn silence(&mut self) {
-        self.is_silent = true;
+        self.is_silent = !planted(Fault::KeptArrived);
     }
 
     fn say(&self, position: u64) {
@@ -223,8 +218,8 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     ) -> Result<Option<TakenRecord<'s>>, RingError> {
         for undelivered in 0..=UNDELIVERED_MAX {
             let (len, other) = (length(first), without_length(first));
-            let may_be_item = POSTED || fault::items_anywhere();
-            let is_item = may_be_item && other == head(self.position, RecordKind::Item, 0);
+            let is_item =
+                may_be_item::<POSTED>() && other == head(self.position, RecordKind::Item, 0);
             if is_item || other == head(self.position, RecordKind::Record, 0) {
                 if !self.copy(len, scratch) {
                     break;
@@ -247,19 +242,10 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     #[inline(never)]
     fn copy<const WORDS: usize>(&mut self, len: usize, scratch: &mut Scratch<WORDS>) -> bool {
         let lines = lines_of(len);
-        let is_fit = len <= WORDS * WORD - PAYLOAD
-            && len <= RECORD_MAX
-            && lines <= self.lines.record_max()
-            && lines <= self.lines.to_end(self.position);
-        if !is_fit && !fault::believes_length() {
+        if !self.can_be::<WORDS>(len) {
             return false;
         }
-        if !fault::copies_unfenced() {
-            F::Atomics::fence(Acquire);
-        }
-        if fault::consumes_before_copy() {
-            self.say(self.position + lines);
-        }
+        self.acquire(lines);
         let at = self.next * LINE;
         // Whole lines, which copy faster than what is in them.
         let words = usize::try_from(lines).map_or(usize::MAX, |lines| lines * LINE_WORDS);
@@ -270,14 +256,32 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         is_inside
     }
 
+    /// Whether the next record can have so many bytes, and scratch can hold them.
+    fn can_be<const WORDS: usize>(&self, len: usize) -> bool {
+        let lines = lines_of(len);
+        len <= WORDS * WORD - PAYLOAD
+            && len <= RECORD_MAX
+            && lines <= self.lines.record_max()
+            && lines <= self.lines.to_end(self.position)
+            || planted(Fault::LengthUnchecked)
+    }
+
+    /// Acquires what the next head stands for, a record of so many lines.
+    #[inline(always)]
+    fn acquire(&self, lines: u64) {
+        if !planted(Fault::TakeUnfenced) {
+            F::Atomics::fence(Acquire);
+        }
+        if planted(Fault::ConsumedEarly) {
+            self.say(self.position + lines);
+        }
+    }
+
     /// Passes what is not delivered.
     fn pass(&mut self, first: u64, may_ask: bool) -> Result<(), RingError> {
         let to_end = self.lines.to_end(self.position);
         if first == head(self.position, RecordKind::Ask, 0) && may_ask {
-            self.advance(1);
-            if !fault::ignores_asks() {
-                self.publish();
-            }
+            self.answer_ask();
             return Ok(());
         }
         // A skip is for a record that is too long for what is left.
@@ -286,6 +290,13 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
             return Ok(());
         }
         Err(self.bad_head(first))
+    }
+
+    fn answer_ask(&mut self) {
+        self.advance(1);
+        if !planted(Fault::AskIgnored) {
+            self.publish();
+        }
     }
 
     #[inline(always)]
@@ -322,6 +333,11 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         (self.position, self.published, self.publish_at) = (0, 0, self.publish_after);
         self.advance(0);
     }
+}
+
+/// Whether a record of this ring may be an item.
+fn may_be_item<const POSTED: bool>() -> bool {
+    POSTED || planted(Fault::ItemsAnywhere)
 }
 
 impl Scratch {

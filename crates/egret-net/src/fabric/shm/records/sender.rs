@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::super::fault;
+use super::super::fault::{self, Fault, planted};
 use super::super::foreign::ForeignMemory;
 use super::super::memory::{LINE, OwnMemory, Peek, Readable, WORD, Writable};
 use super::{
@@ -66,9 +66,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     pub(in super::super) fn try_short(&mut self, tag: u64, parts: &[&[u8]]) -> Option<u64> {
         let &[part] = parts else { return None };
         let next = self.position + 1;
-        let is_full = next > self.limit && !fault::full_ring_is_written();
-        let is_stale = next < self.stale.until && !fault::short_leaves_stale();
-        if part.len() > INLINE || is_full || is_stale {
+        if part.len() > INLINE || !self.takes_only_stores(next) {
             return None;
         }
         if part.len() <= 2 * WORD {
@@ -78,6 +76,15 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
             self.store(RecordKind::Record, part.len(), 1, tag, &gather::words(part));
         }
         Some(next)
+    }
+
+    /// Whether a record of one line up to here takes nothing but its stores: there is room as far
+    /// as is known, and nothing to clear.
+    #[inline(always)]
+    fn takes_only_stores(&self, next: u64) -> bool {
+        let has_room = next <= self.limit || planted(Fault::RoomUnchecked);
+        let is_clear = next >= self.stale.until || planted(Fault::ShortUncleared);
+        has_room && is_clear
     }
 
     /// The same with more lines: before the end of the ring there is room for them.
@@ -204,31 +211,37 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         self.position
     }
 
-    /// The same, as it was known last.
+    /// The position up to which all has arrived, as it was known last.
     #[inline]
     pub(in super::super) fn consumed(&self) -> u64 {
-        self.consumed
+        if planted(Fault::ArrivedAhead) { self.position } else { self.consumed }
     }
 
-    /// The position up to which all has arrived, as the receiver has published it.
+    /// The same, as the receiver has published it by now.
     pub(in super::super) fn arrived(&mut self) -> Result<u64, RingError> {
         let said = self.peer.lines().as_flattened()[self.consumed_word].peek();
         // What is written over from now on was read before the receiver said so.
         F::Atomics::fence(Acquire);
         self.hear(said)?;
-        Ok(if fault::written_is_arrived() { self.position } else { said })
+        Ok(self.consumed())
     }
 
     /// The receiver says by other means how far it is, and this side has acquired it.
     #[inline]
     pub(in super::super) fn hear(&mut self, said: u64) -> Result<(), RingError> {
-        let (before, position) = (self.consumed, self.position);
-        if !(before..=position).contains(&said) && !fault::believes_consumed() {
+        if !self.is_possible(said) {
+            let (before, position) = (self.consumed, self.position);
             return Err(RingError::Consumed { said, before, position });
         }
         self.consumed = said;
         self.limit = said + self.lines.count;
         Ok(())
+    }
+
+    /// Whether the receiver can have consumed so much: no less than before, no more than is written.
+    #[inline(always)]
+    fn is_possible(&self, said: u64) -> bool {
+        (self.consumed..=self.position).contains(&said) || planted(Fault::ConsumedUnchecked)
     }
 
     /// Has the receiver publish its position when it comes to this one, unless it was
@@ -257,8 +270,8 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         if lines > self.lines.record_max() || len > super::RECORD_MAX {
             return Err(SendRecordError::TooLarge { len });
         }
-        let to_end = self.lines.to_end(self.position);
-        if to_end < lines && !fault::runs_over_the_end() {
+        if self.must_skip(lines) {
+            let to_end = self.lines.to_end(self.position);
             // Both or neither: a skip is always followed by what it is for.
             self.reserve(to_end + lines)?;
             self.publish(RecordKind::Skip, 0, to_end, 0, &[0; INLINE_WORDS]);
@@ -267,6 +280,11 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         let payload = self.copy_parts(parts);
         self.publish(kind, len, lines, tag, &payload);
         Ok(self.position)
+    }
+
+    /// Whether so many lines do not fit before the end of the ring.
+    fn must_skip(&self, lines: u64) -> bool {
+        self.lines.to_end(self.position) < lines && !planted(Fault::SkipForgotten)
     }
 
     /// Writes what comes after the first line, and answers what goes into that.
@@ -314,7 +332,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         }
         let behind = self.position + 1;
         self.store(kind, len, lines, tag, payload);
-        if lines > 1 && !fault::forgets_stale() {
+        if lines > 1 {
             self.stale.insert(self.lines, behind, lines - 1);
         }
     }
@@ -329,21 +347,14 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         payload: &[u64; INLINE_WORDS],
     ) {
         let next = self.position + lines;
-        let all = self.memory.lines();
-        let line = &all[self.lines.line(self.position)];
+        let line = &self.memory.lines()[self.lines.line(self.position)];
         let first = head(self.position, kind, len);
-        if fault::head_comes_first() {
-            line[0].store(first, Release);
-        }
         // Back to back: a receiver that polls takes the line away between two stores.
         line[TAG_WORD].store(tag, Relaxed);
         for (shared, word) in line[TAG_WORD + 1..].iter().zip(payload) {
             shared.store(*word, Relaxed);
         }
-        line[0].store(first, if fault::head_is_relaxed() { Relaxed } else { Release });
-        if fault::clears_late() {
-            all[self.lines.line(next)][0].store(0, Relaxed);
-        }
+        line[0].store(first, fault::publish_order(Release));
         self.claim(next + AHEAD, lines);
         self.position = next;
     }
@@ -361,8 +372,8 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     #[cold]
     #[inline(never)]
     fn clear(&mut self, next: u64) {
-        let is_late = fault::clears_late();
-        if self.stale.remove(self.lines, next) && !is_late {
+        let next = if planted(Fault::ClearLate) { self.position } else { next };
+        if self.stale.remove(self.lines, next) {
             self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
         }
     }
@@ -397,6 +408,9 @@ impl StaleLines {
 
     /// So many lines from this position on, which do not run over the end.
     fn insert(&mut self, lines: RingLines, position: u64, count: u64) {
+        if planted(Fault::StaleForgotten) {
+            return;
+        }
         self.until = position + count + lines.count;
         let (mut at, mut left) = (lines.index(position), count);
         while left > 0 {

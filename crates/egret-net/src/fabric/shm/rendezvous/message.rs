@@ -64,7 +64,7 @@ impl ControlMessage {
                     .extend([secret, number, place, len].into_iter().flat_map(|w| w.to_le_bytes()));
             }
             Self::Kind(kind) => push_kind(&mut bytes, kind),
-            Self::Close(farewell) => farewell.push(&mut bytes),
+            Self::Close(reason) => reason.push(&mut bytes),
         }
         bytes
     }

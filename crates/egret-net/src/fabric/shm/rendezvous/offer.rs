@@ -40,7 +40,7 @@ pub(in super::super) struct SegmentTerms {
     pub control_bytes: u64,
 }
 
-/// The descriptors that go with a greeting and with its acceptance: borrowed
+/// The descriptors that go with a handshake and with its acceptance: borrowed
 /// to be sent, owned when received.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct OfferedDescriptors<F> {

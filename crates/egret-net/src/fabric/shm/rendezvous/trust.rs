@@ -10,7 +10,7 @@
 //!   both said yes ◀─────────────────────────── cooperating, or why not
 //! ```
 
-use super::super::fault::{Fault, planted};
+use super::super::fault::{self, Fault, planted};
 use super::peer::PeerProcess;
 use crate::fabric::common::bytes::{ByteReader, Malformed, NOT_AGREED, REASON};
 use crate::fabric::handshake;
@@ -99,7 +99,7 @@ fn own_pid() -> i32 {
 }
 
 impl CooperationReply {
-    /// What a visitor is told that wished this, where this side has `agreed`.
+    /// The reply to a peer with this request, where this side has `agreed`.
     pub(in super::super) fn of(agreed: AgreedTrust, wish: CooperationRequest) -> Self {
         Self(match agreed {
             _ if wish == CooperationRequest::Nothing => AgreedTrust::Isolated(None),
@@ -114,16 +114,14 @@ impl CooperationReply {
         wish: CooperationRequest,
     ) -> Result<AgreedTrust, Malformed> {
         let said_yes = matches!(wish, CooperationRequest::Yes(_));
-        if said_yes && planted(Fault::VerdictIgnored) {
-            return Ok(AgreedTrust::Cooperating);
-        }
-        match (self.0, wish) {
-            (AgreedTrust::Cooperating, _) if said_yes => Ok(self.0),
-            (AgreedTrust::Isolated(None), CooperationRequest::Nothing) => Ok(self.0),
+        let agreed = fault::agreed(self.0, said_yes);
+        match (agreed, wish) {
+            (AgreedTrust::Cooperating, _) if said_yes => Ok(agreed),
+            (AgreedTrust::Isolated(None), CooperationRequest::Nothing) => Ok(agreed),
             (
                 AgreedTrust::Isolated(Some(_)),
                 CooperationRequest::Yes(_) | CooperationRequest::No(_),
-            ) => Ok(self.0),
+            ) => Ok(agreed),
             _ => Err(Malformed(NOT_AGREED)),
         }
     }

@@ -168,8 +168,7 @@ impl RecordReader {
             };
         }
         self.was_short = n < due + behind.len();
-        let is_right = first == head(len) || planted(Fault::GuessBelieved);
-        if n < due + TAG || !is_right {
+        if n < due + TAG || !is_head_of(first, len) {
             self.compact();
             self.keep(&[&first[known..], &to[here..len], behind], n);
             return Ok(RecordPlacement::Kept);
@@ -288,4 +287,9 @@ impl RecordReader {
             self.bytes.shrink_to_fit();
         }
     }
+}
+
+/// Whether a record has this length.
+fn is_head_of(first: [u8; LEN], len: usize) -> bool {
+    first == head(len) || planted(Fault::GuessBelieved)
 }

@@ -93,13 +93,17 @@ impl RecordWriter {
                 Err(why) if is_later(why) => {}
                 Err(why) => return Err(why),
             }
-            if self.has_unsent() && !planted(Fault::UnsentForgotten) {
+            if self.keeps_unsent() {
                 return Ok(false);
             }
         }
         self.bytes.clear();
         self.sent = 0;
         Ok(true)
+    }
+
+    fn keeps_unsent(&self) -> bool {
+        self.has_unsent() && !planted(Fault::UnsentForgotten)
     }
 
     pub(super) fn trim(&mut self) {

@@ -12,7 +12,9 @@ use rustix::net::{AddressFamily, SocketType};
 use super::crowd::is_sent_away;
 use crate::fabric::common;
 use crate::fabric::handshake::{Caller, CallerRequest, Credentials};
-use crate::fabric::tcp::acceptor::{Acceptor, CROWD, GREETING_MAX, HANDSHAKES_AT_ONCE, TcpRequest};
+use crate::fabric::tcp::acceptor::{
+    Acceptor, CROWD, HANDSHAKE_MAX, HANDSHAKES_AT_ONCE, TcpRequest,
+};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, Secret};
 
@@ -71,7 +73,7 @@ impl Host {
     /// Lets in who is waiting. Who has finished a handshake when it was to give way.
     fn let_in(&mut self) -> Vec<TcpRequest> {
         let ids = &mut self.ids;
-        self.acceptor.knocked(&self.set, self.now, || {
+        self.acceptor.accept_callers(&self.set, self.now, || {
             *ids += 1;
             *ids
         })
@@ -112,7 +114,7 @@ impl Host {
     /// Whether one who knows the secret gets in, before any stranger is given up. It attempts to connect
     /// again if it is told to, as callers do.
     fn lets_in(&mut self, from: &str) -> bool {
-        let until = self.now + GREETING_MAX / 2;
+        let until = self.now + HANDSHAKE_MAX / 2;
         while self.now < until {
             let mut caller = Caller::new(credentials(2), wanted());
             let mut stream = self.stranger(from);

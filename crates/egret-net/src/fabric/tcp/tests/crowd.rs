@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::conformance::{V4, nic};
 use super::raw::PATIENCE;
-use crate::fabric::tcp::acceptor::{CROWD, GREETING_MAX};
+use crate::fabric::tcp::acceptor::{CROWD, HANDSHAKE_MAX};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Listener, Nic, ViOptions, Wait};
 
@@ -55,7 +55,7 @@ pub(super) fn the_slow_are_sent_away() {
     drive(&nic, 100);
     let waited_for = streams.iter_mut().map(is_sent_away).filter(|is_away| !is_away).count();
     assert!(waited_for <= CROWD.of_one, "{waited_for} are waited for");
-    let until = rt::now() + 3 * GREETING_MAX;
+    let until = rt::now() + 3 * HANDSHAKE_MAX;
     while !streams.iter_mut().all(is_sent_away) {
         assert!(rt::now() < until, "the slow are waited for");
         drive(&nic, 10);

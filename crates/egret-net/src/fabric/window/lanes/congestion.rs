@@ -1,5 +1,7 @@
 //! How much a lane may have under way for the network's sake.
 
+use super::fault;
+
 /// As TCP has it, in pieces: it begins with a few, doubles each round until something
 /// is lost, goes down to half of that (but no less than four), and then grows by one each
 /// round. After silence it begins again with one.
@@ -61,7 +63,7 @@ impl Congestion {
             self.halve();
         }
         self.answered = next;
-        self.window = 1;
+        self.window = fault::window_after_silence(1, self.max);
     }
 
     fn halve(&mut self) {

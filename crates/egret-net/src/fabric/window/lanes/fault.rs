@@ -14,10 +14,12 @@ pub(in crate::fabric::window) enum Fault {
     /// A datagram has the number of the one before it.
     NumberAgain,
     /// A message that comes twice is delivered twice.
+    #[cfg(any(test, feature = "fuzzing"))]
     Twice,
     /// A message is delivered when it comes, not when it is its turn.
+    #[cfg(any(test, feature = "fuzzing"))]
     Overtaken,
-    /// Nobody acknowledges what has come before.
+    /// A piece that comes again is not acknowledged.
     QuietDoubles,
     /// What was not acknowledged in time is not sent again.
     Unrepeated,
@@ -26,15 +28,21 @@ pub(in crate::fabric::window) enum Fault {
     /// After silence everything is repeated at once.
     Storm,
     /// An acknowledgement is acknowledged.
+    #[cfg(any(test, feature = "fuzzing"))]
     AckOfAck,
     /// An acknowledgement of anything is believed.
     AnyAck,
-    /// A message that waits for its place is taken for one that never came.
+    /// The peer is not told that a message waits for its turn.
     HeldUntold,
-    /// A message that came early and then waits for its place was acknowledged by a liar.
+    /// A piece that came early cannot be missing again because its message has to wait.
     HeldTakenBack,
-    /// Nobody looks where a piece is in the window.
+    /// Pieces may lie outside of the window, and early ones take any memory.
     Boundless,
-    /// A piece has the bytes it has.
+    /// A piece may have any number of bytes.
     AnySize,
+}
+
+/// How many pieces may be under way after silence: so many, unless the fault is planted.
+pub(super) fn window_after_silence(window: u32, max: u32) -> u32 {
+    if planted(Fault::Storm) { max } else { window }
 }

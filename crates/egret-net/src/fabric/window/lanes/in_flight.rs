@@ -229,7 +229,7 @@ impl PiecesInFlight {
     fn check_front(&mut self, is_held: bool) -> Option<()> {
         let came_early = |piece: &&mut SentPiece| piece.state == PieceState::Arrived;
         let Some(piece) = self.pieces.front_mut().filter(came_early) else { return Some(()) };
-        if !is_held || planted(Fault::HeldTakenBack) {
+        if !may_take_back(is_held) {
             return None;
         }
         (piece.state, piece.is_repeated) = (PieceState::Flying, true);
@@ -243,10 +243,15 @@ impl PiecesInFlight {
         let lie = |number| WindowViolation::NeverSent { lane, number, sent };
         let next = whole(ack.next, self.missing()).ok_or(lie(u64::from(ack.next)))?;
         let behind = u64::from(64 - ack.bits.leading_zeros());
-        if next + behind > sent && !planted(Fault::AnyAck) {
+        if !self.was_sent(next + behind) {
             return Err(lie((next + behind).saturating_sub(1)));
         }
         Ok(next)
+    }
+
+    /// Whether all pieces before this one were sent.
+    fn was_sent(&self, end: u64) -> bool {
+        end <= self.next || planted(Fault::AnyAck)
     }
 
     fn arrived(&mut self, index: usize, now: Instant, rtt: &Rtt, news: &mut NewlyAcknowledged) {
@@ -291,4 +296,9 @@ impl PiecesInFlight {
     pub(super) fn skip(&mut self, pieces: u64) {
         self.next += pieces;
     }
+}
+
+/// Whether a piece that came early may count as missing again.
+fn may_take_back(is_held: bool) -> bool {
+    is_held && !planted(Fault::HeldTakenBack)
 }

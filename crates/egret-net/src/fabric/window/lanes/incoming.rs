@@ -118,21 +118,14 @@ impl IncomingLane {
         let outside = WindowViolation::Outside { lane: self.lane, number: piece.number };
         let number = whole(piece.number, self.next).ok_or(outside)?;
         if number < self.next {
-            if planted(Fault::Twice) {
-                self.deliver(number, piece, into);
-            }
             return Ok(PieceArrival::Double);
         }
-        if number >= self.told + self.window && !planted(Fault::Boundless) {
+        if self.is_outside(number) {
             return Err(outside.into());
         }
         let bit = 1_u64.checked_shl(low(number - self.next)).unwrap_or(0);
         if self.seen & bit != 0 {
             return Ok(PieceArrival::Double);
-        }
-        if number > self.next && planted(Fault::Overtaken) {
-            self.deliver(number, piece, into);
-            return Ok(PieceArrival::Early);
         }
         let next = self.next;
         self.take(number, piece, into)?;
@@ -141,15 +134,14 @@ impl IncomingLane {
         Ok(if number == next && !self.is_held() { PieceArrival::Next } else { PieceArrival::Early })
     }
 
-    /// Delivers a message of one piece, whether it is its turn or not: what faults do.
-    #[cold]
-    fn deliver(&self, number: u64, piece: &WindowPiece<'_>, into: &mut impl MessageSink) {
-        let Some(begins) = piece.begins.filter(|it| it.len == piece.bytes.len() as u64) else {
-            return;
-        };
-        if let Ok(Some(_)) = MessageAssembly::begin(self.lane, number, begins, piece.bytes, into) {
-            let _ = into.end(self.lane);
-        }
+    /// Whether a number is more than the peer was told that it may send.
+    fn is_outside(&self, number: u64) -> bool {
+        number >= self.told + self.window && !planted(Fault::Boundless)
+    }
+
+    /// Whether early pieces may not have so many bytes.
+    fn is_too_much(&self, bytes: u64) -> bool {
+        bytes > self.bytes_max && !planted(Fault::Boundless)
     }
 
     /// Puts a piece where it belongs: in its message, or aside.
@@ -167,7 +159,7 @@ impl IncomingLane {
             return Ok(());
         }
         let bytes = self.early_bytes + piece.bytes.len() as u64;
-        if bytes > self.bytes_max && !is_turn && !planted(Fault::Boundless) {
+        if self.is_too_much(bytes) && !is_turn {
             return Err(WindowViolation::TooMuch { lane: self.lane, max: self.bytes_max }.into());
         }
         self.early_bytes = bytes;
@@ -270,9 +262,28 @@ impl MessageAssembly {
         }
         let at = (number - self.first) * self.unit;
         let (len, due) = (bytes.len() as u64, self.unit.min(self.len - at));
-        if len != due && !planted(Fault::AnySize) {
+        if is_other_size(len, due) {
             return Err(WindowViolation::Size { lane: self.lane, len, due }.into());
         }
         Ok(into.place(self.lane, at, bytes)?)
+    }
+}
+
+fn is_other_size(len: u64, due: u64) -> bool {
+    len != due && !planted(Fault::AnySize)
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl IncomingLane {
+    /// Delivers a message of one piece that has come before, or whose turn it is not: what faults do.
+    pub(super) fn deliver(&self, piece: &WindowPiece<'_>, into: &mut impl MessageSink) {
+        let Some(number) = whole(piece.number, self.next) else { return };
+        let is_wrong = number < self.next && planted(Fault::Twice)
+            || number > self.next && planted(Fault::Overtaken);
+        let is_whole = |it: &MessageStart| is_wrong && it.len == piece.bytes.len() as u64;
+        let Some(begins) = piece.begins.filter(is_whole) else { return };
+        if let Ok(Some(_)) = MessageAssembly::begin(self.lane, number, begins, piece.bytes, into) {
+            let _ = into.end(self.lane);
+        }
     }
 }

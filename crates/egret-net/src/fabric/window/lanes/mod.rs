@@ -119,7 +119,7 @@ pub(super) trait MessageSink {
 /// Why a window ends.
 #[derive(Debug)]
 pub(super) enum WindowError {
-    /// By what no honest peer sends.
+    /// By a violation of the protocol.
     Lie(WindowViolation),
     /// A message was refused.
     Refused(Box<ViError>),

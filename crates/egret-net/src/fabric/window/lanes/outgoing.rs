@@ -223,7 +223,8 @@ impl<M: MessageSource> OutgoingLane<M> {
 
     /// Whether the peer has acknowledged nothing though it was asked often enough.
     pub(super) fn is_silent(&self, now: Instant) -> bool {
-        self.repeats >= self.terms.pace.repeats_max && self.is_over(now)
+        let is_enough = self.repeats >= self.terms.pace.repeats_max;
+        is_enough && self.is_over(now) && !planted(Fault::NeverSilent)
     }
 
     /// Looks at the clock: after silence all that is under way counts as lost, and the
@@ -237,7 +238,7 @@ impl<M: MessageSource> OutgoingLane<M> {
 
     #[cold]
     fn over(&mut self, now: Instant, rtt: &Rtt, counters: &mut WindowCounters) {
-        if self.is_silent(now) && !planted(Fault::NeverSilent) {
+        if self.is_silent(now) {
             return;
         }
         if !std::mem::replace(&mut self.has_probed, true)
@@ -251,9 +252,7 @@ impl<M: MessageSource> OutgoingLane<M> {
             return;
         }
         self.in_flight.lose_all();
-        if !planted(Fault::Storm) {
-            self.congestion.silent(self.in_flight.next());
-        }
+        self.congestion.silent(self.in_flight.next());
         self.is_heard &= self.repeats > 0;
         self.repeats = self.repeats.saturating_add(1);
         self.doublings = self.doublings.saturating_add(1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::wire;
 
 /// What both ends go by. They must have the same: what one end may send is what the
-/// other expects, and an end that sends more is a liar.
+/// other expects, and an end that sends more violates the protocol.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::fabric::window) struct WindowTerms {
     /// Pieces under way in each lane, from 1 to [`Self::MESSAGES_MAX`].

@@ -1,4 +1,4 @@
-//! What no honest peer sends.
+//! How a peer can violate the protocol of a window.
 
 use thiserror::Error;
 

@@ -122,9 +122,8 @@ impl<M: MessageSource> Window<M> {
         }
         let acks = self.incoming.each_mut().map(IncomingLane::tell);
         self.acks.told();
-        let held = self.incoming.iter().any(IncomingLane::is_held) && !planted(Fault::HeldUntold);
-        DatagramHead { number: self.next, held, answer: false, acks }.write(out);
-        self.next += u64::from(!planted(Fault::NumberAgain));
+        let (number, held) = (self.next_number(), self.tells_held());
+        DatagramHead { number, held, answer: false, acks }.write(out);
         if has_pieces {
             self.write_pieces(now, start, out);
         }
@@ -132,6 +131,17 @@ impl<M: MessageSource> Window<M> {
         self.counters.acks += u64::from(!has_pieces);
         wire::seal(&mut out[start..]);
         true
+    }
+
+    fn next_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += u64::from(!planted(Fault::NumberAgain));
+        number
+    }
+
+    /// Whether the peer is told that a message of its waits.
+    fn tells_held(&self) -> bool {
+        self.is_held() && !planted(Fault::HeldUntold)
     }
 
     fn write_pieces(&mut self, now: Instant, start: usize, out: &mut Vec<u8>) {
@@ -181,10 +191,16 @@ impl<M: MessageSource> Window<M> {
         datagram: &[u8],
         into: &mut impl MessageSink,
     ) -> Result<(), WindowError> {
-        match self.acknowledged(now, datagram)? {
-            Some(pieces) => self.hear_pieces(now, pieces, into),
-            None => Ok(()),
+        let Some(pieces) = self.acknowledged(now, datagram)? else { return Ok(()) };
+        let mut left = pieces.left;
+        while let Ok(Some(piece)) = WindowPiece::read(&mut left) {
+            self.incoming[piece.lane as usize].deliver(&piece, into);
         }
+        self.hear_pieces(now, pieces, into)?;
+        if planted(Fault::AckOfAck) {
+            self.acks.hurry(now);
+        }
+        Ok(())
     }
 
     /// Takes the pieces of a datagram, which may ask for an answer.
@@ -203,9 +219,6 @@ impl<M: MessageSource> Window<M> {
         }
         if asks {
             self.acks.hurry_if_due(now);
-        }
-        if planted(Fault::AckOfAck) {
-            self.acks.hurry(now);
         }
         Ok(())
     }
@@ -281,14 +294,17 @@ impl<M: MessageSource> Window<M> {
                 self.counters.early += 1;
                 self.acks.hurry(now);
             }
-            PieceArrival::Double => {
-                self.counters.doubles += 1;
-                if !planted(Fault::QuietDoubles) {
-                    self.acks.hurry(now);
-                }
-            }
+            PieceArrival::Double => self.count_double(now),
         }
         Ok(())
+    }
+
+    /// A piece came again: the peer has not heard that it had come.
+    fn count_double(&mut self, now: Instant) {
+        self.counters.doubles += 1;
+        if !planted(Fault::QuietDoubles) {
+            self.acks.hurry(now);
+        }
     }
 
     /// A message that had to wait may begin now.

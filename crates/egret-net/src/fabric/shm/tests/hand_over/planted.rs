@@ -8,8 +8,7 @@ use crate::fabric::shm::fault::{Fault, caught};
 
 #[test]
 fn loom_finds_planted_faults() {
-    let faults: [(Fault, fn()); 4] = [
-        (Fault::ReturnEarly, orders::comes_again),
+    let faults: [(Fault, fn()); 3] = [
         (Fault::ReturnRelaxed, orders::comes_again),
         (Fault::ReturnsUnfenced, orders::one_way_home),
         (Fault::LeaveUnlocked, orders::not_held),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::epoll;
-use crate::fabric::OpenError;
-use crate::fabric::handshake::Credentials;
-use crate::fabric::place::ListenAddress;
+use super::OpenError;
+use super::common::epoll;
+use super::handshake::Credentials;
+use super::place::ListenAddress;
 use crate::vi::{Limits, NicOptions};
 
 /// What a nic of an IP network is opened with.
