@@ -32,7 +32,7 @@ use super::{RankGraphError, Source};
 /// # let (here, there) = (&pool[0], &pool[1]);
 /// # let mut sends = Graphs::<Car>::join(&here)?;
 /// # let mut takes = Graphs::<Car>::join(&there)?;
-/// let receiving = takes.post_recv_graph(here.rank());
+/// let mut receiving = takes.post_recv_graph(here.rank());
 /// sends.start(Car { year: 2000 });
 /// sends.send_graph(there.rank(), here.deadline())?;
 /// let (graph, from) = receiving.wait(there.deadline())?; // or `.await`

@@ -44,8 +44,8 @@ pub struct Exported {
 /// # let pool = egret::local::pool(2)?;
 /// # let (server, client) = (&pool[0], &pool[1]);
 /// let exported = server.export(40_u64)?;
-/// let object: ObjectRef = exported.object(); // as an argument of a call reaches any node
-/// let adds: AddsStub = client.stub(object);
+/// let object: ObjectRef = exported.object().clone(); // as an argument of a call reaches any node
+/// let adds: AddsStub = client.stub(&object);
 /// assert_eq!(adds.add(2)?, 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
