@@ -2,4 +2,4 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| egret_node::link::fuzzing::frames(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| egret_node::fuzzing::link_frames(input));

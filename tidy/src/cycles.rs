@@ -34,8 +34,8 @@ const LISTED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "crates/egret-node/src/",
-        &["am", "channel", "links"],
-        "handlers and channels are in the state of the links, and handlers get the links in their requests",
+        &["am", "links"],
+        "handlers are in the state of the links, and get the links with each request",
     ),
 ];
 

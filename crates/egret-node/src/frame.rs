@@ -9,6 +9,8 @@
 //! | 0–23 | the request that it is or answers |
 
 use egret_net::buf::Buf;
+use egret_net::vi::EAGER_MAX;
+
 /// What a frame is, and for whom, in the 64 bits that travel with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHead {
@@ -237,6 +239,10 @@ impl ArrivedFrame {
         self.own
     }
 }
+
+/// Most bytes of a medium message: with 16 words, and a word that says why it comes back if it
+/// does, what an eager message takes.
+pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * (FrameHead::WORDS_MAX + 1);
 
 #[cfg(test)]
 mod tests {

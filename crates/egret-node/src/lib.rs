@@ -3,11 +3,13 @@
 
 pub mod am;
 pub mod channel;
+mod channel_table;
 /// How much a node receives from others; for tests and the crates above, not for use.
 #[doc(hidden)]
 pub mod flow;
 mod frame;
 mod in_handler;
+pub mod link;
 mod links;
 pub mod local;
 pub mod node;
@@ -17,19 +19,13 @@ pub mod settings;
 mod slots;
 mod wakers;
 
-/// Links between nodes: errors, what is known of undelivered messages, counters. [`Links`] has an
-/// example.
-pub mod link {
-    pub use crate::links::{Fate, LinkCounters, LinkError};
-
-    /// Bytes that become frames of a link, for a fuzzer. Not for use.
-    #[cfg(feature = "fuzzing")]
-    #[doc(hidden)]
-    pub mod fuzzing {
-        /// A peer sends any frames.
-        pub fn frames(input: &[u8]) {
-            crate::links::fuzzing::frames(input);
-        }
+/// What a fuzzer calls. Not for use.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// A peer sends any frames over a link.
+    pub fn link_frames(input: &[u8]) {
+        crate::links::fuzzing::frames(input);
     }
 }
 

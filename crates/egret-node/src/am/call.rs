@@ -12,11 +12,11 @@ use super::answer::NoReply;
 use super::message::{FewWords, ReceivedPayload, ReplyWords};
 use super::{CallReply, MessageError};
 use crate::frame::{ArrivedFrame, FrameKind};
+use crate::link::{Fate, LinkError};
 use crate::links::clock::DeadlineClock;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::link_side::LinkSide;
 use crate::links::state::LinksState;
-use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
 use crate::wakers::DeferredWaker;
 

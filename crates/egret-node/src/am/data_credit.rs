@@ -5,13 +5,12 @@ use egret_net::vi::Descriptor;
 use super::answer::NoReply;
 use super::call::CallOutcome;
 use super::deliver::{NOT_ANSWERED, call_of};
-use super::fault::{Fault, planted};
 use super::request::ReplyAddress;
-use super::request_order::IN_ORDER;
+use super::request_order::has_place;
 use super::{LinkMappings, MappingPhase, MessageError};
 use crate::flow::{FlowName, NeverFits, ReceiverNotice, cost};
 use crate::frame::{FrameHead, FrameKind, LinkLane};
-use crate::links::control::LinkControl;
+use crate::link::control::LinkControl;
 use crate::links::link_side::LinkSide;
 use crate::links::state::LinksState;
 use crate::slots::SlotKey;
@@ -67,7 +66,7 @@ impl LinksState {
             let refused = outgoing.data.give_up().expect("it was asked for");
             let head = FrameHead::from_bits(refused.tag()).expect("of this side");
             let reason = MessageError::TooLarge { bytes, most };
-            if head.request & IN_ORDER != 0 && !planted(Fault::PlaceKept) {
+            if has_place(head) {
                 line.give_place_up(refused, reason);
             } else {
                 let credited = outgoing.credit(1);

@@ -6,7 +6,7 @@ use egret_net::vi::Segment;
 use super::answer::NoReply;
 use super::bundle::{Upcall, UpcallKind};
 use super::call::CallOutcome;
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::gather::bulk_frame;
 use super::message::FewWords;
 use super::request::{PLAIN, ReplyAddress};
@@ -16,7 +16,7 @@ use super::run_handlers::AnswerState;
 use super::{MEDIUM_MAX, Message, Payload, Undelivered};
 use crate::flow::{InflowKey, cost};
 use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
-use crate::links::control::LinkControl;
+use crate::link::control::LinkControl;
 use crate::links::state::LinksState;
 use crate::slots::SlotKey;
 
@@ -86,17 +86,20 @@ impl LinksState {
             parked.push_back(Upcall::new(of, what, came));
             return;
         }
-        if planted(Fault::Twice)
-            && let UpcallKind::Message { from, arrived } = &what
-        {
-            let arrived = ArrivedFrame::from_parts(head, None, arrived.bytes().to_vec());
-            let what =
-                UpcallKind::Message { from: ReplyAddress { request: None, ..*from }, arrived };
-            endpoint.under_way += 1;
-            self.upcalls.push_back(Upcall::new(of, what, came).at(home));
-        }
         endpoint.under_way += 1;
         let upcall = self.upcall(of, home, what, came);
+        self.queue_message(upcall);
+    }
+
+    /// Queues the upcall of a message, once.
+    #[inline]
+    fn queue_message(&mut self, upcall: Box<Upcall>) {
+        if let Some(again) = fault::again(&upcall)
+            && let Some(endpoint) = self.endpoints.get(upcall.endpoint)
+        {
+            endpoint.under_way += 1;
+            self.upcalls.push_back(again);
+        }
         self.upcalls.push_back(upcall);
     }
 
@@ -110,15 +113,11 @@ impl LinksState {
         let Some((slot, incoming)) = line.am.incoming.entry_at(head.slot) else { return false };
         let of = incoming.endpoint;
         let Some(endpoint) = self.endpoints.get(of) else { return false };
-        let payload = bytes.len().checked_sub(usize::from(head.words) * 8);
-        if endpoint.tag != incoming.tag
-            || endpoint.parked.is_some()
-            || !incoming.places.is_empty()
-            || payload.is_none_or(|payload| payload > MEDIUM_MAX)
-            || head.kind == FrameKind::Request && head.request & NOT_ANSWERED != 0
-            || planted(Fault::Twice)
-            || incoming.take().is_err()
-        {
+        let is_ready = endpoint.tag == incoming.tag
+            && endpoint.parked.is_none()
+            && incoming.places.is_empty()
+            && is_short_message(head, bytes);
+        if !is_ready || incoming.take().is_err() {
             return false;
         }
         endpoint.under_way += 1;
@@ -281,7 +280,7 @@ impl LinksState {
     pub(super) fn taken(&mut self, from: ReplyAddress) {
         let Some(line) = self.links.get(from.link) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
-        if let Some(messages) = incoming.served().filter(|_| !planted(Fault::CreditKept)) {
+        if let Some(messages) = incoming.served() {
             let number = incoming.number;
             line.control(&LinkControl::Credit { number, messages });
             self.pump(from.link);
@@ -295,7 +294,7 @@ impl LinksState {
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let words = u8::try_from(message.words.len()).expect("at most 16");
         let (handler, slot) = (message.handler, incoming.number);
-        let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
+        let request = fault::answered(request);
         let head = |kind| FrameHead { kind, words, handler, slot, request };
         let bytes = match message.payload {
             Payload::Copied(bytes) if bytes.len() <= MEDIUM_MAX => bytes,
@@ -320,7 +319,7 @@ impl LinksState {
         }
         incoming.answered();
         let count = u8::try_from(words.len()).expect("a few");
-        let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
+        let request = fault::answered(request);
         let (kind, slot) = (FrameKind::Reply, incoming.number);
         let head = FrameHead { kind, words: count, handler: PLAIN, slot, request };
         if !line.say(head, words, &[]) {
@@ -453,6 +452,15 @@ impl LinksState {
         }
         self.enqueue(endpoint, UpcallKind::Undelivered(Box::new(undelivered)));
     }
+}
+
+/// Whether these are the bytes of a message that can be queued inside of a drain.
+#[inline]
+fn is_short_message(head: FrameHead, bytes: &[u8]) -> bool {
+    let payload = bytes.len().checked_sub(usize::from(head.words) * 8);
+    payload.is_some_and(|payload| payload <= MEDIUM_MAX)
+        && !(head.kind == FrameKind::Request && head.request & NOT_ANSWERED != 0)
+        && !planted(Fault::Twice)
 }
 
 /// The number of the request, if the message is to be answered.

@@ -5,11 +5,11 @@ use egret_net::vi::Descriptor;
 use super::bundle::UpcallKind;
 use super::call::CallOutcome;
 use super::deliver::{call_of, request_of};
-use super::fault::{Fault, planted};
+use super::fault;
 use super::{MessageError, Undelivered};
 use crate::frame::{FrameHead, FrameKind};
+use crate::link::{Fate, LinkError};
 use crate::links::state::LinksState;
-use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
 
 /// The peer at the other end of a link, for the lifetime of the link: a host that is linked again is
@@ -73,11 +73,14 @@ impl LinksState {
             incarnation: line.incarnation.unwrap_or_default(),
             why: why.clone(),
         };
-        let lost = usize::from(planted(Fault::EndUntold));
-        for endpoint in met.into_iter().skip(lost) {
-            if planted(Fault::EndTwice) {
-                self.enqueue(endpoint, UpcallKind::Ended(Box::new(ended.clone())));
-            }
+        for endpoint in met {
+            self.tell_end(endpoint, &ended);
+        }
+    }
+
+    /// Queues the end handler of an endpoint.
+    fn tell_end(&mut self, endpoint: SlotKey, ended: &EndedLink) {
+        for _ in 0..fault::runs_of_end_handler() {
             self.enqueue(endpoint, UpcallKind::Ended(Box::new(ended.clone())));
         }
     }
@@ -91,8 +94,7 @@ impl LinksState {
         if head.kind >= FrameKind::Part {
             return self.channel_came_back(link, frame, Some(fate));
         }
-        let fate = if planted(Fault::SaidLost) { Fate::NotDelivered } else { fate };
-        let reason = MessageError::LinkLost { fate, why };
+        let reason = MessageError::LinkLost { fate: fault::fate_told(fate), why };
         match head.kind {
             FrameKind::Bulk => self.data_undelivered(link, frame, reason),
             FrameKind::Request => {

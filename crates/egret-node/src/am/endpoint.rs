@@ -14,9 +14,9 @@ use super::{
     Request, Undelivered,
 };
 use crate::in_handler::in_handler;
-use crate::links::control::HandlerTypes;
+use crate::link::control::HandlerTypes;
+use crate::link::placement::SuppliedBuffers;
 use crate::links::core::{LinksCore, WaitStopped};
-use crate::links::placement::SuppliedBuffers;
 use crate::slots::SlotKey;
 
 /// An end of active messages: a table of handlers, a tag that mappings must know, the remote
@@ -334,9 +334,9 @@ impl Endpoint {
     ///
     /// At once: [`MessageError::NoSuchEndpoint`] and [`MessageError::OtherTag`] if the host answers so,
     /// [`MessageError::NoRoom`] if it has no room, and [`MessageError::NoLink`] if there is no link and can
-    /// be none, with [`Oneself`](crate::links::LinkError::Oneself) for an endpoint of this node.
+    /// be none, with [`Oneself`](crate::link::LinkError::Oneself) for an endpoint of this node.
     /// At the deadline: [`MessageError::NoLink`] with what the fabric
-    /// [knows](crate::links::LinkError::Connect) of a host that is not there, else
+    /// [knows](crate::link::LinkError::Connect) of a host that is not there, else
     /// [`MessageError::NotMappedInTime`].
     pub fn wait_map(
         &self,

@@ -6,7 +6,7 @@ use egret_net::vi::AccessError;
 use thiserror::Error;
 
 use crate::flow::FlowNoRoom;
-use crate::links::{Fate, LinkError};
+use crate::link::{Fate, LinkError};
 
 /// Why a message was not sent, was not delivered or has no answer, or why an endpoint was not
 /// registered, mapped or moved.

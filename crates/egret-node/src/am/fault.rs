@@ -4,6 +4,16 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use std::collections::VecDeque;
+
+use egret_net::vi::Segment;
+
+use super::request::ReplyAddress;
+use super::{OutgoingMapping, Upcall, UpcallKind};
+use crate::frame::ArrivedFrame;
+use crate::link::Fate;
+use crate::slots::{SlotKey, SlotTable};
+
 egret_net::faults! {
     /// Faults in links and active messages.
     pub(crate) enum Fault {
@@ -54,4 +64,72 @@ egret_net::faults! {
         /// A background thread that rests is not woken when the thread with the role leaves.
         RestUncalled,
     }
+}
+
+/// The request that an answer goes to.
+#[inline]
+pub(super) fn answered(request: u32) -> u32 {
+    if planted(Fault::OtherCall) { request ^ 1 } else { request }
+}
+
+/// The pieces of a message, in their order.
+#[inline]
+pub(super) fn in_order(mut pieces: Vec<Segment>) -> Vec<Segment> {
+    if planted(Fault::PiecesSwapped) {
+        pieces.reverse();
+    }
+    pieces
+}
+
+/// How often the end handler of an endpoint runs for a link.
+#[inline]
+pub(super) fn runs_of_end_handler() -> u32 {
+    if planted(Fault::EndTwice) { 2 } else { u32::from(!planted(Fault::EndUntold)) }
+}
+
+/// What is told of a message that was not acknowledged.
+#[inline]
+pub(super) fn fate_told(known: Fate) -> Fate {
+    if planted(Fault::SaidLost) { Fate::NotDelivered } else { known }
+}
+
+/// The window that a mapping gets.
+#[inline]
+pub(super) fn window_granted(window: u32) -> u32 {
+    if planted(Fault::OtherWindow) { 1 << 16 } else { window }
+}
+
+/// The number of a mapping stays taken until the peer knows that the mapping is given up.
+#[inline]
+pub(super) fn keep_number(mappings: &mut SlotTable<OutgoingMapping>, key: SlotKey) {
+    if planted(Fault::NumberFree) {
+        drop(mappings.remove(key));
+    }
+}
+
+/// What arrived while an endpoint moved, in that order.
+#[inline]
+pub(super) fn as_arrived(mut parked: VecDeque<Box<Upcall>>) -> VecDeque<Box<Upcall>> {
+    if planted(Fault::MovedAround) {
+        parked.rotate_left(parked.len() / 2);
+    }
+    parked
+}
+
+/// Whether a request that keeps its order has a place among the short ones.
+#[inline]
+pub(super) fn is_placed(is_data: bool) -> bool {
+    !(is_data && planted(Fault::NotPlaced))
+}
+
+/// Another upcall of a message that is served more than once.
+#[inline]
+pub(super) fn again(upcall: &Upcall) -> Option<Box<Upcall>> {
+    let UpcallKind::Message { from, arrived } = &upcall.what else { return None };
+    if !planted(Fault::Twice) {
+        return None;
+    }
+    let arrived = ArrivedFrame::from_parts(arrived.head, None, arrived.bytes().to_vec());
+    let what = UpcallKind::Message { from: ReplyAddress { request: None, ..*from }, arrived };
+    Some(Upcall::new(upcall.endpoint, what, upcall.handling.came).at(upcall.handling.home))
 }

@@ -4,11 +4,11 @@ use egret_net::rt::Deadline;
 use egret_net::vi::{Descriptor, Segment};
 
 use super::deliver::call_of;
-use super::fault::{Fault, planted};
+use super::fault;
 use super::{Call, CallReply, MEDIUM_MAX, Message, MessageError, Payload, RemoteEndpoint};
 use crate::frame::FrameHead;
 use crate::in_handler::in_handler;
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::clock::DeadlineClock;
 use crate::links::link_side::LinkSide;
 use crate::slots::SlotKey;
@@ -153,11 +153,8 @@ pub(super) fn bulk_frame(
         all.extend(words);
         return Descriptor::new(all).with_tag(head.to_bits());
     }
-    let mut pieces = if pieces.len() > room { joined(pieces, room) } else { pieces };
-    if planted(Fault::PiecesSwapped) {
-        pieces.reverse();
-    }
-    let mut pieces = pieces.into_iter();
+    let pieces = if pieces.len() > room { joined(pieces, room) } else { pieces };
+    let mut pieces = fault::in_order(pieces).into_iter();
     let first = pieces.next().map_or_else(Descriptor::empty, Descriptor::new);
     let frame = pieces.fold(first.with_tag(head.to_bits()), Descriptor::and);
     if words.is_empty() { frame } else { frame.and(words) }

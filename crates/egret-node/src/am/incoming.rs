@@ -1,8 +1,9 @@
 //! A mapping as the receiving side sees it.
 
+use super::fault::{Fault, planted};
 use super::request_order::RequestOrder;
 use crate::flow::{FlowId, Outflow};
-use crate::links::control::MapRequest;
+use crate::link::control::MapRequest;
 use crate::slots::SlotKey;
 
 /// An endpoint of this side, as one of the peer has mapped it.
@@ -86,10 +87,8 @@ impl IncomingMapping {
     #[inline]
     pub(crate) fn served(&mut self) -> Option<u32> {
         self.owed += 1;
-        if self.owed * 4 < self.window && !self.leaving {
-            return None;
-        }
-        Some(self.settle())
+        let is_due = self.owed * 4 >= self.window || self.leaving;
+        (is_due && !planted(Fault::CreditKept)).then(|| self.settle())
     }
 
     /// The peer gives the mapping up. Credits to give back now.

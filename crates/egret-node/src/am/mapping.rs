@@ -5,13 +5,13 @@ use std::sync::Arc;
 use egret_net::vi::RemoteKey;
 
 use super::call::{CallOutcome, PendingParts};
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::outgoing::MappingPhase;
 use super::{EndpointState, HandlerTable, IncomingMapping, MessageError};
 use crate::flow::InflowKey;
-use crate::links::control::{LinkControl, MapRequest, Mapped, NotMapped, RequiredHandler};
+use crate::link::control::{LinkControl, MapRequest, Mapped, NotMapped, RequiredHandler};
+use crate::link::{Fate, LinkError};
 use crate::links::state::LinksState;
-use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
 
 impl LinksState {
@@ -84,7 +84,7 @@ impl LinksState {
         };
         let state = self.endpoints.get(endpoint).expect("just looked at");
         let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
-        let window = if planted(Fault::OtherWindow) { 1 << 16 } else { window };
+        let window = fault::window_granted(window);
         let line = self.links.live(link).expect("just looked at");
         let slot = line
             .am
@@ -217,9 +217,7 @@ impl LinksState {
         }
         outgoing.phase = MappingPhase::Gone;
         let slot = outgoing.slot();
-        if planted(Fault::NumberFree) {
-            drop(line.am.outgoing.remove(key));
-        }
+        fault::keep_number(&mut line.am.outgoing, key);
         line.control(&LinkControl::Unmap { slot });
         self.pump(link);
     }
@@ -285,11 +283,7 @@ impl LinksState {
     /// Serves what arrived while an endpoint moved.
     pub(crate) fn unpark(&mut self, key: SlotKey) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let mut parked = endpoint.parked.take().unwrap_or_default();
-        if planted(Fault::MovedAround) {
-            parked.rotate_left(parked.len() / 2);
-        }
-        for upcall in parked {
+        for upcall in fault::as_arrived(endpoint.parked.take().unwrap_or_default()) {
             endpoint.under_way += 1;
             self.upcalls.push_back(upcall.at(endpoint.home()));
         }
@@ -306,8 +300,7 @@ impl LinksState {
         for key in line.am.calls.keys() {
             let call = line.am.calls.get(key).expect("just listed");
             if call.awaits.answer {
-                let said_lost = planted(Fault::SaidLost);
-                let fate = if said_lost { Fate::NotDelivered } else { Fate::Unknown };
+                let fate = fault::fate_told(Fate::Unknown);
                 let reason = MessageError::LinkLost { fate, why: why.clone() };
                 call.outcome = CallOutcome::Failed(Box::new(reason));
                 call.awaits = PendingParts { answer: false, ..call.awaits };

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use egret_net::buf::{Buf, Held};
-use egret_net::vi::{EAGER_MAX, Segment};
+use egret_net::vi::Segment;
 
 use super::request::PLAIN;
 use crate::frame::{FrameHead, FrameKind};
@@ -319,7 +319,3 @@ impl fmt::Debug for CallReply {
             .finish_non_exhaustive()
     }
 }
-
-/// Most bytes of a medium message: with 16 words, and a word that says why it comes back if it
-/// does, what an eager message takes.
-pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * (FrameHead::WORDS_MAX + 1);

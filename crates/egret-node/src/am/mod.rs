@@ -65,6 +65,7 @@ mod run_handlers;
 mod segment_access;
 mod signature;
 
+pub use crate::frame::MEDIUM_MAX;
 pub use crate::in_handler::in_handler;
 pub use crate::links::handlers_later;
 pub use bundle::Bundle;
@@ -77,7 +78,7 @@ pub use endpoint::{Endpoint, EndpointName};
 pub use error::{MessageError, Undelivered};
 pub(crate) use incoming::IncomingMapping;
 pub(crate) use message::Payload;
-pub use message::{CallReply, HeldPayload, MEDIUM_MAX, Message};
+pub use message::{CallReply, HeldPayload, Message};
 pub(crate) use outgoing::{MappingPhase, OutgoingMapping};
 pub use outside_handler::{BackgroundThread, blocking};
 pub(crate) use outside_handler::{DrivingScope, DrivingThread, go_outside, server};

@@ -4,13 +4,13 @@ use egret_net::vi::{Descriptor, RemoteKey, Segment};
 
 use super::call::PendingParts;
 use super::deliver::{CALLS_MAX, NOT_ANSWERED, call_of};
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::gather::{bulk_frame, total};
 use super::request_order::IN_ORDER;
 use super::{CallState, MEDIUM_MAX, Message, MessageError, Payload};
 use crate::flow::{FlowId, FlowName, Outflow};
 use crate::frame::{FrameHead, FrameKind, LinkLane};
-use crate::links::control::{LinkControl, NotMapped};
+use crate::link::control::{LinkControl, NotMapped};
 use crate::links::link_side::LinkSide;
 use crate::slots::SlotKey;
 use crate::wakers::WakerList;
@@ -109,6 +109,14 @@ impl OutgoingMapping {
         Ok(())
     }
 
+    /// Takes the credit of one message. Whether there was one.
+    #[inline]
+    fn take_credit(&mut self) -> bool {
+        let has_credit = self.credits > 0;
+        self.credits = self.credits.saturating_sub(1);
+        has_credit || planted(Fault::Boundless)
+    }
+
     /// Whether a message may be sent now.
     ///
     /// # Errors
@@ -136,7 +144,7 @@ impl LinkSide {
         let is_data = message.payload.is_data();
         let kind = if is_data { FrameKind::Bulk } else { FrameKind::Request };
         let mut head = message.head(kind, slot, call.index);
-        if message.is_in_order && !(is_data && planted(Fault::NotPlaced)) {
+        if message.is_in_order && fault::is_placed(is_data) {
             head.request |= IN_ORDER;
             if is_data {
                 let (kind, request) = (FrameKind::Place, call.index);
@@ -206,11 +214,9 @@ impl LinkSide {
         if !outgoing.is_mapped() {
             return Err(MessageError::Unmapped);
         }
-        outgoing.credits = match outgoing.credits.checked_sub(1) {
-            Some(credits) => credits,
-            None if planted(Fault::Boundless) => 0,
-            None => return Err(MessageError::Full { window: outgoing.window }),
-        };
+        if !outgoing.take_credit() {
+            return Err(MessageError::Full { window: outgoing.window });
+        }
         Ok(outgoing.slot)
     }
 

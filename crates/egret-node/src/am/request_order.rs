@@ -22,6 +22,11 @@ use crate::slots::SlotKey;
 /// Flag in the number of a request: the request keeps the order, and has a place if it has data.
 pub(crate) const IN_ORDER: u32 = 1 << 22;
 
+/// Whether a request with data has a place among the short ones, which is given up if its data was refused.
+pub(super) fn has_place(head: FrameHead) -> bool {
+    head.request & IN_ORDER != 0 && !planted(Fault::PlaceKept)
+}
+
 /// The requests of one mapping that wait for data, or with it.
 #[derive(Debug, Default)]
 pub(crate) struct RequestOrder {

@@ -65,12 +65,17 @@ impl LinksState {
         self.give_way();
     }
 
+    /// Whether somebody waits for memory of this side to answer.
+    fn are_answers_waiting(&self) -> bool {
+        let answers =
+            |id: FlowId| matches!(self.inflows.place(id), Some((_, InflowKey::Replies(_))));
+        self.inflows.budget.waiting().any(answers) && !planted(Fault::HeldAgainst)
+    }
+
     /// Sends data back without its bytes that waits for the peer to take it, if somebody waits for
     /// memory of this side to answer.
     pub(crate) fn give_way(&mut self) {
-        let answers =
-            |id: FlowId| matches!(self.inflows.place(id), Some((_, InflowKey::Replies(_))));
-        if !self.inflows.budget.waiting().any(answers) || planted(Fault::HeldAgainst) {
+        if !self.are_answers_waiting() {
             return;
         }
         for link in self.links.keys() {
@@ -142,13 +147,18 @@ impl LinksState {
         self.inflows.arrive(outgoing.flow, cost(arrived.data_len()))?;
         read_returned(&arrived)?;
         // Its bytes are the flow's until the error handler has run.
-        if planted(Fault::Untold) || self.endpoints.get(endpoint).is_none() {
-            self.answer_served(link, number, arrived);
-        } else {
+        if self.hears_of_returns(endpoint) {
             self.enqueue(endpoint, UpcallKind::Returned { link, number, arrived });
+        } else {
+            self.answer_served(link, number, arrived);
         }
         self.unmap_if_quiet(link, head.slot);
         Ok(())
+    }
+
+    /// Whether an endpoint is there to be told of what came back.
+    fn hears_of_returns(&mut self, endpoint: SlotKey) -> bool {
+        self.endpoints.get(endpoint).is_some() && !planted(Fault::Untold)
     }
 }
 

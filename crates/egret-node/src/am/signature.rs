@@ -10,7 +10,7 @@ use egret_net::rt::Deadline;
 use super::endpoint::NAME_MAX;
 use super::{Endpoint, Message, MessageError, RemoteEndpoint, Request};
 use crate::frame::FrameHead;
-use crate::links::control::{HandlerTypes, TypeName};
+use crate::link::control::{HandlerTypes, TypeName};
 
 /// The name and types of a handler, known to both sides.
 ///

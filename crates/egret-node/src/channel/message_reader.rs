@@ -8,9 +8,8 @@ use bytemuck::cast_slice_mut;
 use egret_net::buf::{Buf, Held, Plain, Typed};
 use egret_net::rt::Deadline;
 
-use super::error::ChannelError;
-use super::inflow::{NextPart, PartMemory};
 use super::reader::{ChannelReader, stopped};
+use crate::channel_table::{ChannelError, NextPart, PartMemory};
 use crate::flow::SizedPools;
 use crate::links::clock::DeadlineClock;
 use crate::links::state::LinksState;

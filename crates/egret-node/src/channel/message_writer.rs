@@ -9,14 +9,13 @@ use egret_net::buf::{Buf, Plain};
 use egret_net::rt::{Deadline, GivenBack};
 use egret_net::vi::Segment;
 
-use super::error::ChannelError;
-use super::outflow::{ChannelOutflow, WriteHalt};
 use super::writer::{ChannelWriter, stopped, stopped_lent};
+use crate::channel_table::{ChannelError, ChannelOutflow, WriteHalt};
 use crate::in_handler::in_handler;
+use crate::link::{Fate, LinkError};
 use crate::links::clock::DeadlineClock;
 use crate::links::core::WaitStopped;
 use crate::links::state::LinksState;
-use crate::links::{Fate, LinkError};
 
 /// Writes one message; made by [`ChannelWriter::message`].
 ///

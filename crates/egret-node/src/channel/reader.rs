@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use egret_net::rt::Deadline;
 use egret_net::sync::Mutex;
 
-use super::error::ChannelError;
 use super::message_reader::{MessageReader, Part};
 use crate::Links;
+use crate::channel_table::ChannelError;
 use crate::flow::SizedPools;
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::state::LinksState;
 use crate::pool::NodeId;

@@ -8,18 +8,16 @@ use egret_net::buf::Plain;
 use egret_net::rt::{Deadline, GivenBack};
 use egret_net::vi::Segment;
 
-use super::control::NAME_MAX;
-use super::error::ChannelError;
 use super::message_writer::MessageWriter;
-use super::outflow::{ChannelOutflow, WriteHalt};
-use super::post::{Post, PostOutcome};
-use super::writer_state::ChannelOpening;
 use crate::Links;
+use crate::channel_table::{
+    ChannelError, ChannelOpening, ChannelOutflow, Post, PostOutcome, WriteHalt,
+};
 use crate::flow::SizedPools;
+use crate::link::{CHANNEL_NAME_MAX, Fate, LinkError};
 use crate::links::clock::DeadlineClock;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::links::state::LinksState;
-use crate::links::{Fate, LinkError};
 use crate::slots::SlotKey;
 
 /// The writing end of a channel; made by [`Links::channel`](crate::Links::channel).
@@ -313,7 +311,11 @@ fn poll_arrived(
 }
 
 fn check(name: &str) -> Result<(), ChannelError> {
-    if name.len() > NAME_MAX { Err(ChannelError::Name { bytes: name.len() }) } else { Ok(()) }
+    if name.len() > CHANNEL_NAME_MAX {
+        Err(ChannelError::Name { bytes: name.len() })
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) const fn stopped(stopped: WaitStopped) -> ChannelError {

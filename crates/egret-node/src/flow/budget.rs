@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use crate::slots::{SlotKey, SlotTable};
 
 /// The bytes that a node takes from others before its program does, and who has them.
@@ -111,6 +111,15 @@ struct FlowAccount {
     piece: u64,
 }
 
+impl FlowAccount {
+    /// Whether the flow has no more than its window with what it wants: who is not read gets no third
+    /// piece.
+    fn is_within_window(&self, spare: u64) -> bool {
+        let window = self.window.min(spare / SHARE).max(self.piece.saturating_mul(2));
+        self.held.saturating_add(self.wanted) <= window || planted(Fault::Stuffed)
+    }
+}
+
 impl FlowBudget {
     /// All of it free.
     #[must_use]
@@ -171,9 +180,7 @@ impl FlowBudget {
     ///
     /// If not even the guarantee is free, or is other peers' share.
     pub fn open_with(&mut self, peer: PeerId, most: u64) -> Result<FlowId, FlowNoRoom> {
-        let own = self.unused_share(peer);
-        let fair = own + self.spare_for(peer).saturating_sub(own) / PART;
-        let fair = if planted(Fault::Greedy) { most } else { fair };
+        let fair = self.fair_for(peer);
         let flow = self.open(peer)?;
         let more = most.min(fair).saturating_sub(self.terms.guarantee).min(self.spare_for(peer));
         self.charge(peer, |charged| charged + more);
@@ -205,8 +212,8 @@ impl FlowBudget {
     ///
     /// If that is more than it can ever have.
     pub fn want(&mut self, flow: FlowId, bytes: u64, lacking: u64) -> Result<u64, NeverFits> {
-        let most = self.most().max(self.most_of(flow));
-        if bytes > most && !planted(Fault::Believed) {
+        let most = self.most_for(flow);
+        if bytes > most {
             return Err(NeverFits { bytes, most });
         }
         if lacking == 0 {
@@ -260,7 +267,7 @@ impl FlowBudget {
     /// Ends a flow. All that it held is free.
     pub fn close(&mut self, flow: FlowId) {
         let account = self.accounts.remove(flow.0).expect("closed once");
-        self.free += if planted(Fault::Leaky) { 0 } else { account.held };
+        self.free += fault::freed(account.held);
         self.reserved -= self.terms.guarantee.saturating_sub(account.held);
         let charged = account.held.max(self.terms.guarantee);
         self.charge(account.peer, |all| all - charged);
@@ -301,6 +308,12 @@ impl FlowBudget {
         guarantee + rest / 2
     }
 
+    /// What the largest piece of a flow may cost.
+    fn most_for(&self, flow: FlowId) -> u64 {
+        let most = self.most().max(self.most_of(flow));
+        if planted(Fault::Believed) { u64::MAX } else { most }
+    }
+
     /// What the largest piece of a flow may cost within the share of its peer, whatever others have.
     fn most_of(&self, flow: FlowId) -> u64 {
         let (guarantee, peer) = (self.terms.guarantee, self.look(flow).peer);
@@ -326,8 +339,7 @@ impl FlowBudget {
         let guarantee = self.terms.guarantee;
         let account = self.look(flow);
         let spare = self.spare_for(account.peer);
-        let share = if planted(Fault::Greedy) { u64::MAX } else { spare / SHARE };
-        let target = account.window.min(share).max(guarantee);
+        let target = account.window.min(fault::share_of(spare, SHARE)).max(guarantee);
         let more = target.saturating_sub(account.held);
         // The guarantee is set aside; what is more must be there.
         let above = (account.held + more).saturating_sub(account.held.max(guarantee));
@@ -357,10 +369,8 @@ impl FlowBudget {
     fn fits(&self, flow: FlowId) -> bool {
         let account = self.look(flow);
         let set_aside = self.terms.guarantee.saturating_sub(account.held);
-        // Who is not read gets no third piece.
         let spare = self.spare_for(account.peer);
-        let window = account.window.min(spare / SHARE).max(account.piece.saturating_mul(2));
-        if account.held.saturating_add(account.wanted) > window && !planted(Fault::Stuffed) {
+        if !account.is_within_window(spare) {
             return false;
         }
         let above = account.wanted.saturating_sub(set_aside);
@@ -408,7 +418,7 @@ impl FlowBudget {
         let (lacked, lacks) = (guarantee.saturating_sub(before), guarantee.saturating_sub(after));
         self.reserved -= lacked.saturating_sub(lacks);
         let aside = lacks.saturating_sub(lacked);
-        self.reserved += if planted(Fault::Unreserved) { 0 } else { aside };
+        self.reserved += fault::set_aside(aside);
         self.charge(peer, |charged| charged + after.max(guarantee) - before.max(guarantee));
         self.free = self.free + before - after;
     }
@@ -431,6 +441,13 @@ impl FlowBudget {
         let unused = (share * self.terms.peers).saturating_sub(self.within);
         let others = if planted(Fault::Unshared) { 0 } else { unused.saturating_sub(own) };
         self.spare().saturating_sub(others)
+    }
+
+    /// What a flow of a peer may hold from the start.
+    fn fair_for(&self, peer: PeerId) -> u64 {
+        let own = self.unused_share(peer);
+        let fair = own + self.spare_for(peer).saturating_sub(own) / PART;
+        if planted(Fault::Greedy) { u64::MAX } else { fair }
     }
 
     /// What a peer has not used of its share.

@@ -33,3 +33,21 @@ egret_net::faults! {
         AskedBack,
     }
 }
+
+/// What is free again of what a closed flow held.
+#[inline]
+pub(super) fn freed(held: u64) -> u64 {
+    if planted(Fault::Leaky) { 0 } else { held }
+}
+
+/// What a flow may have of what is spare, one part in so many.
+#[inline]
+pub(super) fn share_of(spare: u64, parts: u64) -> u64 {
+    if planted(Fault::Greedy) { u64::MAX } else { spare / parts }
+}
+
+/// What is set aside of what a flow lacks.
+#[inline]
+pub(super) fn set_aside(lacked: u64) -> u64 {
+    if planted(Fault::Unreserved) { 0 } else { lacked }
+}

@@ -89,7 +89,7 @@ impl Inflows {
     /// If the peer may not send so much.
     pub(crate) fn arrive(&mut self, id: FlowId, bytes: u64) -> Result<(), &'static str> {
         let flow = self.flow(id);
-        if bytes > flow.left() && !planted(Fault::Unchecked) {
+        if !flow.may_send(bytes) {
             return Err(NO_CREDIT);
         }
         flow.arrived += bytes;
@@ -143,7 +143,7 @@ impl Inflows {
             return Err(WANTS_TOO_FAR);
         }
         let lacking = upto.saturating_sub(flow.granted);
-        if lacking == 0 || flow.stopped || planted(Fault::WantForgotten) {
+        if lacking == 0 || !flow.may_want() {
             return Ok(());
         }
         match self.budget.want(id, bytes, lacking) {
@@ -165,7 +165,7 @@ impl Inflows {
         let flow = self.flow(id);
         flow.granted += bytes;
         (flow.used, flow.recalled) = (0, false);
-        flow.promised |= is_promise && !planted(Fault::AskedBack);
+        flow.promise(is_promise);
         self.above.insert(id);
         self.out.push_back((id, ReceiverNotice::Grant { bytes }));
     }
@@ -211,8 +211,7 @@ impl Inflows {
         let keep = self.budget.terms().guarantee;
         self.above.retain(|id| {
             let flow = self.flows.get_mut(id).expect("an open flow");
-            let stays = *id == first || flow.recalled || flow.promised || flow.stopped;
-            if flow.left() > keep && !stays && !planted(Fault::NotRecalled) {
+            if *id != first && flow.may_be_recalled(keep) {
                 flow.recalled = true;
                 self.out.push_back((*id, ReceiverNotice::Recall { keep }));
             }
@@ -234,5 +233,26 @@ impl Inflows {
 impl Inflow {
     const fn left(&self) -> u64 {
         self.granted - self.arrived
+    }
+
+    /// Whether the sender has credit for so many bytes.
+    fn may_send(&self, bytes: u64) -> bool {
+        bytes <= self.left() || planted(Fault::Unchecked)
+    }
+
+    /// Whether the sender may be granted more.
+    fn may_want(&self) -> bool {
+        !self.stopped && !planted(Fault::WantForgotten)
+    }
+
+    /// Notes whether what was granted is for a piece that the sender has.
+    fn promise(&mut self, is_promise: bool) {
+        self.promised |= is_promise && !planted(Fault::AskedBack);
+    }
+
+    /// Whether the sender has more than this, and may be asked to give it back.
+    fn may_be_recalled(&self, keep: u64) -> bool {
+        let stays = self.recalled || self.promised || self.stopped;
+        self.left() > keep && !stays && !planted(Fault::NotRecalled)
     }
 }

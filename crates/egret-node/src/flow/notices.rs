@@ -1,5 +1,5 @@
 //! What the two ends of a flow of bytes send each other, as it travels in the frames
-//! [`SenderNotice` and `ReceiverNotice`](crate::links::control::LinkControl) of a link.
+//! [`SenderNotice` and `ReceiverNotice`](crate::link::control::LinkControl) of a link.
 
 use egret_stream::Wire;
 

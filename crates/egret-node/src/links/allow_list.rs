@@ -14,10 +14,11 @@ use std::time::Duration;
 use egret_net::rt::Instant;
 use egret_net::vi::{Address, PublicKey};
 
+use super::link_side::LinkSide;
 use super::state::LinksState;
 use crate::am::fault::{Fault, planted};
-use crate::links::LinkError;
-use crate::links::control::LinkHello;
+use crate::link::LinkError;
+use crate::link::control::LinkHello;
 use crate::slots::SlotKey;
 
 /// The hosts that may have a link.
@@ -93,6 +94,11 @@ impl AllowList {
     /// changed by `allow` and `disallow`.
     pub(super) fn is_called_only(&self, host: &str) -> bool {
         self.listed.get(host).is_some_and(|known| known.is_called_only)
+    }
+
+    /// Whether a host is listed as that of whoever has proven this key.
+    fn has_host(&self, host: &str, key: Option<PublicKey>) -> bool {
+        key.is_some() && self.is_listed(host, key) || planted(Fault::AnyKey)
     }
 
     /// Whether the key that a host has proven is the one that it is listed with, or none is.
@@ -180,10 +186,11 @@ impl LinksState {
     pub(super) fn part_from_unlisted(&mut self, now: Instant) {
         let due = self.opening.unlisted.extract_if(.., |link| link.0 <= now);
         let due: Vec<_> = due.map(|link| link.1).collect();
-        if planted(Fault::UnlistedStay) {
-            return;
-        }
-        for link in due {
+        due.into_iter().for_each(|link| self.part_from(link));
+    }
+
+    fn part_from(&mut self, link: SlotKey) {
+        if !planted(Fault::UnlistedStay) {
             let why = "it is no member of the pool, or not any more".to_owned();
             self.end(link, |peer| LinkError::CutOff { peer, why });
         }
@@ -198,19 +205,23 @@ impl LinksState {
     /// process, whose call is a later one, or the host is listed as the caller's.
     pub(super) fn gives_way(&mut self, hello: &LinkHello, key: Option<PublicKey>) -> bool {
         let Some(link) = self.links.to_host(&hello.host) else { return true };
-        let is_listed = key.is_some() && self.allowed.is_listed(&hello.host, key);
+        let gives_way = self.allowed.has_host(&hello.host, key);
         let Some(line) = self.links.get(link) else { return true };
         if line.key() != key {
-            let gives_way = is_listed || planted(Fault::AnyKey);
             if !gives_way {
                 self.tell_turned_away(&hello.host, "its host has a link, with another key");
             }
             return gives_way;
         }
-        // Another life without a key counts its calls anew.
-        let is_same = line.incarnation == Some(hello.incarnation);
-        !(is_same && !line.called && hello.link <= line.number) || planted(Fault::AnyNumber)
+        is_later_call(line, hello)
     }
+}
+
+/// Whether a process that has a link calls later than it did for that link. Another life without a key
+/// counts its calls anew.
+fn is_later_call(line: &LinkSide, hello: &LinkHello) -> bool {
+    let is_same = line.incarnation == Some(hello.incarnation);
+    !(is_same && !line.called && hello.link <= line.number) || planted(Fault::AnyNumber)
 }
 
 /// How long a link stays with who may have none any more: a node that leaves closes its own links

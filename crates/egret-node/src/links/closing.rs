@@ -13,10 +13,9 @@ use egret_net::vi::PublicKey;
 
 use super::core::{LinksCore, WaitStopped};
 use super::state::LinksState;
-use crate::am::fault::{Fault, planted};
 use crate::am::{UpcallKind, run_jobs};
-use crate::links::LinkError;
-use crate::links::control::{LinkControl, WHY_MAX};
+use crate::link::LinkError;
+use crate::link::control::{LinkControl, WHY_MAX};
 use crate::slots::SlotKey;
 use crate::wakers::WakerList;
 
@@ -120,7 +119,7 @@ impl LinksState {
             let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
                 continue;
             };
-            let is_through = line.is_through() || planted(Fault::Hasty);
+            let is_through = line.is_through();
             if line.incarnation.is_none() || line.parts && is_through || now >= end {
                 self.close_link(link);
                 continue;

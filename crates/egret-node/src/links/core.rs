@@ -17,7 +17,7 @@ use super::path::PathTable;
 use super::state::LinksState;
 use crate::am::MessageError;
 use crate::flow::SizedPools;
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::state_lock::StateLock;
 
 /// What all handles to the links of a nic share.

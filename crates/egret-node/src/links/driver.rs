@@ -4,9 +4,10 @@
 //! they wait for has come or the role is theirs. A handler runs on the thread that received
 //! its message, after it has given up the role.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -181,6 +182,28 @@ impl LinksCore {
             ended.is_some()
         });
         Some((ended?, if has_more { HandlersDue::Others } else { HandlersDue::Nothing }))
+    }
+
+    /// Waits for what [`wait`](Self::wait) would, without a thread.
+    pub(crate) fn step<T>(
+        self: &Arc<Self>,
+        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> impl Future<Output = T> {
+        let core = Arc::clone(self);
+        poll_fn(move |context| {
+            core.poll();
+            let found = core.state.with(|state| ready(state, Some(context.waker())));
+            found.map_or(Poll::Pending, Poll::Ready)
+        })
+    }
+
+    /// The same if it is there now.
+    pub(crate) fn look<T>(
+        self: &Arc<Self>,
+        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
+    ) -> Option<T> {
+        self.poll();
+        self.state.with(|state| ready(state, None))
     }
 
     /// Lets the nic make progress now and then, also where there is always something to do

@@ -3,7 +3,7 @@
 use super::state::LinksState;
 use crate::am::MappingPhase;
 use crate::flow::{FlowId, FlowName, InflowKey, ReceiverNotice, SenderNotice};
-use crate::links::control::LinkControl;
+use crate::link::control::LinkControl;
 use crate::slots::SlotKey;
 
 impl LinksState {

@@ -7,8 +7,8 @@ use super::link_side::LinkSide;
 use super::opening::{CROSSED_AGAIN, LinkAttempt, Stranger};
 use super::state::LinksState;
 use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
-use crate::links::LinkError;
-use crate::links::control::{LinkControl, LinkHello, VERSION};
+use crate::link::LinkError;
+use crate::link::control::{LinkControl, LinkHello, VERSION};
 use crate::slots::SlotKey;
 
 impl LinksState {

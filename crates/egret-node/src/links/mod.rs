@@ -2,20 +2,18 @@
 //! everything when it ends. [`Links`] has all links of one nic; a driver, [`core`] and [`driver`], is
 //! the thread that makes progress for them.
 
+mod account;
 mod alarm;
 mod allow_list;
 mod awaited;
 pub(crate) mod background;
 mod block_on;
+mod channels;
 pub(crate) mod clock;
 mod closing;
-pub(crate) mod connection;
-pub(crate) mod control;
 pub(crate) mod core;
-mod counters;
 mod deferred;
 pub(crate) mod driver;
-mod error;
 mod flows;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../fuzz/models/egret-node/links/fuzzing.rs"]
@@ -25,7 +23,6 @@ pub(crate) mod link_side;
 mod opening;
 mod options;
 mod path;
-pub(crate) mod placement;
 mod receive;
 pub(crate) mod state;
 mod state_lock;
@@ -38,15 +35,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[doc(hidden)]
+pub use account::LinksAccount;
 pub use alarm::Alarm;
 pub use awaited::Awaited;
-pub use counters::LinkCounters;
-#[doc(hidden)]
-pub use counters::LinksAccount;
 pub use deferred::handlers_later;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, PublicKey, Trust};
-pub use error::{Fate, LinkError};
 pub use options::LinksOptions;
 pub use path::{PATH_MAX, Path};
 pub use task::Task;
@@ -57,6 +52,7 @@ use self::core::LinksCore;
 use self::driver::HandlersDue;
 use self::state::LinksState;
 use crate::am::{Bundle, DrivingScope, DrivingThread, LinkPeer};
+use crate::link::{LinkCounters, LinkError};
 
 /// All links of one nic. Clones are handles to the same links. When the last handle and the last
 /// endpoint are dropped, the links are closed; soon after, the background thread closes the nic,

@@ -20,10 +20,10 @@ use super::core::{LinksCore, LinksSetup, WaitStopped, WakeFlag};
 use super::link_side::LinkSide;
 use super::state::LinksState;
 use super::table::ConnectionOwner;
-use crate::links::LinkError;
-use crate::links::connection::{LinkConnection, post_receives};
-use crate::links::control::{LinkControl, LinkHello, VERSION};
-use crate::links::placement::Placement;
+use crate::link::LinkError;
+use crate::link::connection::{LinkConnection, post_receives};
+use crate::link::control::{LinkControl, LinkHello, VERSION};
+use crate::link::placement::Placement;
 use crate::slots::{SlotKey, SlotTable};
 use crate::wakers::WakerList;
 

@@ -5,8 +5,8 @@ use egret_net::vi::{Drain, EAGER_MAX, ViId};
 use super::state::LinksState;
 use super::table::ConnectionOwner;
 use crate::frame::{ArrivedFrame, FrameHead, FrameKind, LinkLane};
-use crate::links::connection::PART;
-use crate::links::control::{CONTROL_MAX, LinkControl};
+use crate::link::connection::PART;
+use crate::link::control::{CONTROL_MAX, LinkControl};
 use crate::slots::SlotKey;
 
 impl LinksState {

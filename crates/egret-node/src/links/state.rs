@@ -18,10 +18,10 @@ use super::path::PathTable;
 use super::table::{ConnectionOwner, ConnectionOwners, LinkTable};
 use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, Upcall};
-use crate::channel::table::ChannelTable;
+use crate::channel_table::ChannelTable;
 use crate::flow::{FlowBudget, FlowTerms, Inflows};
 use crate::frame::{ArrivedFrame, FrameHead, FrameKind, LinkLane};
-use crate::links::{Fate, LinkCounters, LinkError};
+use crate::link::{Fate, LinkCounters, LinkError};
 use crate::slots::{SlotKey, SlotTable};
 use crate::wakers::WakerList;
 

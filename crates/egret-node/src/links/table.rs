@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use egret_net::vi::{ViError, ViId};
 
-use super::LinkError;
 use super::link_side::LinkSide;
 use crate::am::MessageError;
+use crate::link::LinkError;
 use crate::slots::{SlotKey, SlotTable};
 
 /// All links of a nic, those that have ended and are not forgotten included.

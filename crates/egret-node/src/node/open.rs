@@ -95,7 +95,7 @@ impl OpenedFabrics {
 enum SkipReason {
     Unwanted(String),
     Nic(OpenError),
-    Links(crate::links::LinkError),
+    Links(crate::link::LinkError),
     Settings(JoinError),
 }
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::wire::{NAME_MAX, SIZE_MAX};
 use super::{NodeError, RegistryRefusal};
 use crate::am::MessageError;
-use crate::links::LinkError;
+use crate::link::LinkError;
 
 /// Why a node is no member, or why a registry is not open: the settings, the fabrics or the registry
 /// do not allow it.

@@ -4,6 +4,9 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use crate::pool::NodeId;
+use crate::pool::wire::LogEntry;
+
 egret_net::faults! {
     /// Faults in the registry.
     pub(crate) enum Fault {
@@ -38,4 +41,17 @@ egret_net::faults! {
         /// A wait for a name goes on although nobody is left to bind it.
         InVain,
     }
+}
+
+/// The entries of the log that a node is told, in their order.
+#[inline]
+pub(super) fn told(mut entries: Vec<LogEntry>, log: &[LogEntry], node: NodeId) -> Vec<LogEntry> {
+    if planted(Fault::Skipped) && entries.len() > 1 {
+        entries.pop();
+        entries.insert(0, log[0].clone());
+    }
+    if planted(Fault::Reordered) && node.rank == 1 {
+        entries.reverse();
+    }
+    entries
 }

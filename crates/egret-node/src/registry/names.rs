@@ -42,10 +42,7 @@ impl<P: Ord + Clone> BoundNames<P> {
         if let Err(why) = self.may_bind(owner, &name, &bytes, replace) {
             return (RegistryAnswer::Refused(why), Vec::new());
         }
-        let waiting = self.waits.iter().filter(|(_, wait)| wait.name == name);
-        let waiting = waiting.filter(|_| !planted(Fault::WaitForgotten));
-        let waiting: Vec<Ticket> = waiting.map(|(ticket, _)| *ticket).collect();
-        let told = waiting.into_iter().map(|ticket| {
+        let told = self.waits_for(&name).into_iter().map(|ticket| {
             self.waits.remove(&ticket);
             (ticket, RegistryAnswer::Bound { owner, bytes: bytes.clone() })
         });
@@ -82,13 +79,18 @@ impl<P: Ord + Clone> BoundNames<P> {
         }
     }
 
+    fn waits_for(&self, name: &str) -> Vec<Ticket> {
+        let waits = self.waits.iter().filter(|(_, wait)| wait.name == name);
+        waits.filter(|_| !planted(Fault::WaitForgotten)).map(|(ticket, _)| *ticket).collect()
+    }
+
     /// Takes a name back, if the node owns it and it is still bound to these bytes.
     pub(super) fn unbind(&mut self, owner: NodeId, name: &str, bytes: &[u8]) -> RegistryAnswer {
         match self.bound.get(name) {
             Some((of, _)) if *of != owner => {
                 RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: *of })
             }
-            Some((_, bound)) if bound == bytes || planted(Fault::AnyUnbound) => {
+            Some((_, bound)) if is_bound_to(bound, bytes) => {
                 self.bound.remove(name);
                 let own = self.last.values().filter(|of| **of == owner).count();
                 if own < NAMES_MAX {
@@ -168,4 +170,9 @@ impl<P: Ord + Clone> BoundNames<P> {
     pub(super) fn next_event(&self) -> Option<Instant> {
         self.waits.values().map(|wait| wait.until).min()
     }
+}
+
+/// Whether a name is still bound to the bytes that it is taken back with.
+fn is_bound_to(bound: &[u8], bytes: &[u8]) -> bool {
+    bound == bytes || planted(Fault::AnyUnbound)
 }

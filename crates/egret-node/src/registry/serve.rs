@@ -12,7 +12,7 @@ use super::refusals::{QuestionSummary, RefusalLog};
 use super::state::{LOOK, PoolTerms, RegistryState, Ticket};
 use crate::Links;
 use crate::am::{EndedLink, Endpoint, LinkPeer, Message, ReplySlot, Request};
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::pool::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::pool::{Event, EventSource, JoinError, RegistryRefusal};
 

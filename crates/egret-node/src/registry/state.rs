@@ -9,7 +9,7 @@ use std::time::Duration;
 use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::limits::{self, cut_reason};
 use super::names::BoundNames;
 use crate::pool::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
@@ -84,6 +84,35 @@ pub(super) struct MemberLink {
     since: Instant,
     /// The request for events that waits, and the entry that it waits for.
     pub(super) follow: Option<(Ticket, u64)>,
+}
+
+impl MemberLink {
+    /// The node, unless it is no member any more.
+    fn member(&self) -> Result<NodeId, RegistryRefusal> {
+        match &self.gone {
+            None => Ok(self.id),
+            Some(_) if planted(Fault::NotFenced) => Ok(self.id),
+            Some(Departure::Left) => Err(RegistryRefusal::NotMember),
+            Some(Departure::Died { why }) => Err(RegistryRefusal::Fenced { why: why.clone() }),
+        }
+    }
+
+    /// Whether the node dies when the link ends.
+    fn dies(&self) -> bool {
+        self.gone.is_none() || planted(Fault::TwiceDead)
+    }
+}
+
+impl PoolTerms {
+    /// Whether a node that was probed, and has been quiet for so long, is dead.
+    fn is_dead(&self, quiet: Duration) -> bool {
+        quiet >= self.patience && !planted(Fault::Deaf)
+    }
+
+    /// Whether a node that has been quiet for so long is to be probed.
+    fn is_probed(&self, quiet: Duration) -> bool {
+        quiet >= self.silent && !planted(Fault::Unasked)
+    }
 }
 
 impl<P: Ord + Clone> RegistryState<P> {
@@ -198,12 +227,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if seat.follow.is_none() {
             seat.since = now;
         }
-        match &seat.gone {
-            None => Ok(seat.id),
-            Some(_) if planted(Fault::NotFenced) => Ok(seat.id),
-            Some(Departure::Left) => Err(RegistryRefusal::NotMember),
-            Some(Departure::Died { why }) => Err(RegistryRefusal::Fenced { why: why.clone() }),
-        }
+        seat.member()
     }
 
     fn join(
@@ -216,10 +240,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             Ok(rank) => rank,
             Err(why) => return RegistryAnswer::Refused(why),
         };
-        if !planted(Fault::SameIncarnation) || self.incarnations == 0 {
-            self.incarnations += 1;
-        }
-        let id = NodeId { rank, incarnation: self.incarnations };
+        let id = NodeId { rank, incarnation: self.next_incarnation() };
         let hosts = join.fabrics.iter().map(|offer| (offer.fabric.clone(), offer.host.clone()));
         let life = RankLife::new(id, hosts.collect(), self.ranks.get(&rank));
         self.ranks.insert(rank, life);
@@ -243,10 +264,8 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Some(seat) = self.seats.get(from) {
             return Err(RegistryRefusal::JoinedAlready { id: seat.id });
         }
-        if let Some(id) = key.and_then(|key| self.keys.get(&key))
-            && !planted(Fault::KeyReused)
-        {
-            return Err(RegistryRefusal::KeyUsed { by: *id });
+        if let Some(by) = self.last_user(key) {
+            return Err(RegistryRefusal::KeyUsed { by });
         }
         if join.pool != *pool {
             return Err(RegistryRefusal::OtherPool { pool: pool.clone() });
@@ -298,6 +317,19 @@ impl<P: Ord + Clone> RegistryState<P> {
         if next < size { Ok(next) } else { Err(why()) }
     }
 
+    fn next_incarnation(&mut self) -> u64 {
+        if !planted(Fault::SameIncarnation) || self.incarnations == 0 {
+            self.incarnations += 1;
+        }
+        self.incarnations
+    }
+
+    /// The node that a key was used by.
+    fn last_user(&self, key: Option<PublicKey>) -> Option<NodeId> {
+        let id = key.and_then(|key| self.keys.get(&key));
+        id.copied().filter(|_| !planted(Fault::KeyReused))
+    }
+
     /// Checks that no member has one of the hosts of a node that joins: others would take its key for
     /// that of the member.
     fn check_hosts(&self, join: &JoinRequest) -> Result<(), RegistryRefusal> {
@@ -342,13 +374,19 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Some(life) = self.ranks.get_mut(&id.rank).filter(|life| life.id == id) {
             life.fate = Some(fate);
         }
-        if !planted(Fault::NamesKept) {
-            let waits = self.names.forget(id).into_iter();
-            let Some(life) = self.ranks.get(&id.rank) else { return };
-            let told = waits.map(|(ticket, name)| (ticket, owner_gone(name, life)));
-            self.out.extend(told);
-        }
+        self.free_names(id);
         self.tell_the_last();
+    }
+
+    /// Frees the names of a node that is gone, and tells those who wait for them.
+    fn free_names(&mut self, id: NodeId) {
+        if planted(Fault::NamesKept) {
+            return;
+        }
+        let waits = self.names.forget(id).into_iter();
+        let Some(life) = self.ranks.get(&id.rank) else { return };
+        let told = waits.map(|(ticket, name)| (ticket, owner_gone(name, life)));
+        self.out.extend(told);
     }
 
     /// If one node is left of all, ends its waits for names, which nobody can bind any more.
@@ -368,7 +406,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         let waits = waits.into_iter().map(|(ticket, _)| ticket);
         let tickets = waits.chain(seat.follow.map(|(ticket, _)| ticket));
         self.out.extend(tickets.map(|ticket| (ticket, None)));
-        if seat.gone.is_none() || planted(Fault::TwiceDead) {
+        if seat.dies() {
             self.gone(seat.id, Departure::Died { why: cut_reason(why, self.terms.size) });
         }
         self.tell(now);
@@ -402,13 +440,12 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// probed and have not answered, and ends waits for names whose time is over.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.forgive(now);
-        let (silent, patience) = (self.terms.silent, self.terms.patience);
-        let mut dead = Vec::new();
+        let (terms, mut dead) = (&self.terms, Vec::new());
         for seat in self.seats.values_mut().filter(|seat| seat.gone.is_none()) {
             let quiet = now - seat.since;
             match seat.follow {
-                None if quiet >= patience && !planted(Fault::Deaf) => dead.push(seat.id),
-                Some((ticket, first)) if quiet >= silent && !planted(Fault::Unasked) => {
+                None if terms.is_dead(quiet) => dead.push(seat.id),
+                Some((ticket, first)) if terms.is_probed(quiet) => {
                     (seat.follow, seat.since) = (None, now);
                     self.out.push((
                         ticket,
@@ -419,7 +456,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
         }
         for id in dead {
-            let why = format!("it has not answered for {patience:?}");
+            let why = format!("it has not answered for {:?}", self.terms.patience);
             self.declare_dead(id, why);
         }
         let late = self.names.late(now).into_iter();
@@ -466,14 +503,7 @@ impl<P: Ord + Clone> RegistryState<P> {
     fn tell(&mut self, now: Instant) {
         for seat in self.seats.values_mut() {
             let Some((ticket, next)) = seat.follow else { continue };
-            let mut entries = limits::batch(&self.log, next);
-            if planted(Fault::Skipped) && entries.len() > 1 {
-                entries.pop();
-                entries.insert(0, self.log[0].clone());
-            }
-            if planted(Fault::Reordered) && seat.id.rank == 1 {
-                entries.reverse();
-            }
+            let entries = fault::told(limits::batch(&self.log, next), &self.log, seat.id);
             if !entries.is_empty() {
                 (seat.follow, seat.since) = (None, now);
                 self.out.push((ticket, Some(RegistryAnswer::Events { first: next, entries })));

@@ -11,11 +11,11 @@ use egret_net::vi::DirectPlacement;
 use super::state::LinksState;
 use super::{Links, LinksOptions};
 use crate::am::{Call, Endpoint, EndpointName, Message, RemoteEndpoint};
-use crate::channel;
 use crate::flow::{FlowName, ReceiverNotice, SenderNotice};
 use crate::frame::{ArrivedFrame, FrameHead, FrameKind};
-use crate::links::connection::OWN_BYTES;
-use crate::links::control::LinkControl;
+use crate::link::ChannelControl;
+use crate::link::connection::OWN_BYTES;
+use crate::link::control::LinkControl;
 use crate::slots::SlotKey;
 
 /// A peer sends these in the middle of a conversation. They must neither panic nor take
@@ -96,20 +96,13 @@ fn control(bytes: &[u8]) -> LinkControl {
         7 => LinkControl::Tell { flow, tell: ReceiverNotice::Grant { bytes: amount } },
         8 => LinkControl::Tell { flow, tell: ReceiverNotice::Refuse { upto: amount, most: other } },
         9 => LinkControl::Tell { flow, tell: ReceiverNotice::Recall { keep: amount } },
-        10 => LinkControl::Channel(channel::ChannelControl::Stop { number: number.into() }),
-        11 => LinkControl::Channel(channel::ChannelControl::Opened {
-            number: amount,
-            slot,
-            credit: other,
-        }),
-        12 => LinkControl::Channel(channel::ChannelControl::Open {
-            number: amount,
-            name: "e".to_owned(),
-        }),
+        10 => LinkControl::Channel(ChannelControl::Stop { number: number.into() }),
+        11 => LinkControl::Channel(ChannelControl::Opened { number: amount, slot, credit: other }),
+        12 => LinkControl::Channel(ChannelControl::Open { number: amount, name: "e".to_owned() }),
         13 => LinkControl::Failed { why: "\x1bwhy".repeat(usize::from(at(2)) * 2) },
         _ => {
             let (name, tag) = ("e".to_owned(), u64::from(at(2) & 1));
-            let map = crate::links::control::MapRequest {
+            let map = crate::link::control::MapRequest {
                 number,
                 name,
                 tag,

@@ -4,6 +4,10 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use std::collections::BTreeMap;
+
+use crate::am::TableKey;
+
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {
@@ -20,4 +24,11 @@ egret_net::faults! {
         /// The path that a peer had before is kept.
         Hoarded,
     }
+}
+
+/// The handler of the messages to a port.
+#[inline]
+pub(super) fn handler_of(ports: &BTreeMap<u64, TableKey>, port: u64) -> Option<TableKey> {
+    let handler = if planted(Fault::OtherPort) { ports.values().next() } else { ports.get(&port) };
+    handler.copied()
 }

@@ -9,7 +9,7 @@ use egret_net::vi::{EAGER_MAX, Lane, PostError, Vi};
 
 use super::head::PathHead;
 use crate::am::UpcallHandler;
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::Links;
 use crate::links::core::{LinksCore, WaitStopped};
 use crate::slots::SlotKey;

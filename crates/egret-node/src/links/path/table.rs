@@ -13,11 +13,11 @@ use egret_net::vi::{
     Reliability, Vi, ViId, ViOptions,
 };
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::handle::PathConnection;
 use super::head::{PathHead, ReceivedNumbers};
 use crate::am::{BundleState, HandlerTable, TableKey, UpcallHandler, UpcallKind};
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::core::LinksSetup;
 use crate::links::opening::{Accepting, accept};
 use crate::links::state::LinksState;
@@ -95,6 +95,11 @@ impl PathTable {
 }
 
 impl PathState {
+    /// Whether as many messages wait for their handlers as may.
+    fn is_full(&self) -> bool {
+        self.waiting >= WAITING_MAX && !planted(Fault::Boundless)
+    }
+
     fn dropped(&self) -> u64 {
         if self.is_ours { 0 } else { self.shared.vi.counters().dropped }
     }
@@ -197,13 +202,17 @@ impl LinksState {
             self.counters.turned_away += 1;
             return self.tell_turned_away(vi.peer(), "a path without a link");
         };
+        self.replace_path(link, vi.peer());
+        self.add_path(link, vi, false);
+    }
+
+    /// The peer of a link has made another path.
+    fn replace_path(&mut self, link: SlotKey, peer: &str) {
         if let Some((before, _)) = self.paths.find(link, false)
             && !planted(Fault::Hoarded)
         {
-            let peer = vi.peer().to_owned();
-            self.end_path(before, LinkError::Replaced { peer });
+            self.end_path(before, LinkError::Replaced { peer: peer.to_owned() });
         }
-        self.add_path(link, vi, false);
     }
 
     fn add_path(&mut self, link: SlotKey, vi: Vi, is_ours: bool) {
@@ -316,12 +325,8 @@ impl LinksState {
         let Some(ConnectionOwner::Path(key)) = self.connections.owner(vi) else { return };
         let Some(path) = self.paths.all.get(key) else { return };
         let message = PathHead::open(port, message).filter(|(number, _)| path.came.take(*number));
-        let mut home = self.paths.ports.get(&port);
-        if planted(Fault::OtherPort) {
-            home = self.paths.ports.values().next();
-        }
-        let is_full = path.waiting >= WAITING_MAX && !planted(Fault::Boundless);
-        let (Some((_, bytes)), Some(home), false) = (message, home.copied(), is_full) else {
+        let home = fault::handler_of(&self.paths.ports, port);
+        let (Some((_, bytes)), Some(home), false) = (message, home, path.is_full()) else {
             self.counters.path_dropped += 1;
             return;
         };

@@ -8,8 +8,8 @@ use egret_net::vi::{PublicKey, Vi};
 use super::hostile::{Stage, hello, say};
 use crate::Links;
 use crate::am::fault::{Fault, caught};
-use crate::links::LinkError;
-use crate::links::control::{LinkControl, LinkHello, VERSION};
+use crate::link::LinkError;
+use crate::link::control::{LinkControl, LinkHello, VERSION};
 
 const LIAR: &str = "liar";
 

@@ -8,7 +8,7 @@ use super::hostile::run;
 use super::ledger::Ledger;
 use super::world::{AT_ONCE, DATA, Node};
 use crate::am::{EndpointName, Message, MessageError, RemoteEndpoint};
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::LinksOptions;
 
 /// A node more, with a link to the first and nothing mapped.

@@ -11,7 +11,7 @@ use super::hostile::run;
 use super::ledger::Ledger;
 use super::world::{Node, step};
 use crate::am::{EndedLink, Endpoint, HandlerType, Message, MessageError, RemoteEndpoint};
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::LinksOptions;
 
 pub(super) type Told = Arc<Mutex<Vec<EndedLink>>>;

@@ -16,9 +16,9 @@ use super::world::{Node, step};
 use crate::am::{Call, RemoteEndpoint, Request};
 use crate::flow::{FlowName, ReceiverNotice, SenderNotice};
 use crate::frame::{FrameHead, FrameKind};
+use crate::link::connection::PART;
+use crate::link::control::{LinkControl, LinkHello, MapRequest, Mapped, VERSION};
 use crate::links::LinksOptions;
-use crate::links::connection::PART;
-use crate::links::control::{LinkControl, LinkHello, MapRequest, Mapped, VERSION};
 
 /// An honest node and another that uses it, and one that lies.
 pub(super) struct Stage {

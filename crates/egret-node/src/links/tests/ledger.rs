@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::links::Fate;
+use crate::link::Fate;
 use crate::slots::SlotKey;
 
 /// What all nodes of a world have sent, served and been told.

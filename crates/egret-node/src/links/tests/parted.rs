@@ -8,7 +8,7 @@ use egret_net::rt::Deadline;
 use super::ended::{go_on, listen, map, nodes, worlds};
 use super::hostile::run;
 use crate::am::{Message, MessageError, Request};
-use crate::links::LinkError;
+use crate::link::LinkError;
 
 #[test]
 pub(super) fn what_was_sent_before_arrives_and_then_the_reason() {

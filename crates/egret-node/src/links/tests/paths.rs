@@ -14,7 +14,7 @@ use super::hostile::{Stage, hello, run, say};
 use super::ledger::Ledger;
 use super::world::Node;
 use crate::am::handlers_later;
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::path::fault::{Fault, caught};
 use crate::links::{Links, LinksOptions, PATH_MAX, Path};
 

@@ -7,7 +7,7 @@ use egret_net::fabric::sim::Sim;
 use super::hostile::{Stage, hello, run, say, send};
 use super::world::step;
 use crate::frame::{FrameHead, FrameKind};
-use crate::links::control::{LinkControl, LinkHello, VERSION};
+use crate::link::control::{LinkControl, LinkHello, VERSION};
 
 #[test]
 fn who_does_not_say_hello_is_sent_away() {

@@ -12,7 +12,7 @@ use egret_net::vi::ConnectError;
 
 use super::ended::{go_on, map, nodes, worlds};
 use crate::am::{EndpointName, Message, MessageError};
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::links::{Links, LinksOptions};
 
 #[test]

@@ -1,19 +1,12 @@
 //! Channels among everything else that the links of a nic know.
 
-use std::future::{Future, poll_fn};
-use std::sync::Arc;
-use std::task::{Poll, Waker};
-
 use egret_net::vi::Descriptor;
 
-use super::control::ChannelControl;
-use super::inflow::PartMemory;
-use super::table::ChannelOutput;
+use super::state::LinksState;
+use crate::channel_table::{ChannelOutput, PartMemory};
 use crate::flow::InflowKey;
 use crate::frame::{ArrivedFrame, FrameKind, LinkLane};
-use crate::links::core::LinksCore;
-use crate::links::state::LinksState;
-use crate::links::{Fate, LinkError};
+use crate::link::{ChannelControl, Fate, LinkError};
 use crate::slots::SlotKey;
 
 impl LinksState {
@@ -61,7 +54,11 @@ impl LinksState {
         control: ChannelControl,
     ) -> Result<(), &'static str> {
         let line = self.links.get(link).ok_or("no link")?;
-        let heard = self.channels.hear_control(link, control, (line, &mut self.inflows));
+        let heard = self.channels.hear_control(
+            link,
+            control,
+            ((&line.peer, &line.lands), &mut self.inflows),
+        );
         self.drain_channels();
         heard
     }
@@ -108,29 +105,5 @@ impl LinksState {
     pub(crate) fn end_channels(&mut self, link: SlotKey, why: &LinkError) {
         self.channels.link_ended(link, why, &mut self.inflows);
         self.drain_channels();
-    }
-}
-
-impl LinksCore {
-    /// Waits for what [`wait`](Self::wait) would, without a thread.
-    pub(crate) fn step<T>(
-        self: &Arc<Self>,
-        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
-    ) -> impl Future<Output = T> {
-        let core = Arc::clone(self);
-        poll_fn(move |context| {
-            core.poll();
-            let found = core.state.with(|state| ready(state, Some(context.waker())));
-            found.map_or(Poll::Pending, Poll::Ready)
-        })
-    }
-
-    /// The same if it is there now.
-    pub(crate) fn look<T>(
-        self: &Arc<Self>,
-        mut ready: impl FnMut(&mut LinksState, Option<&Waker>) -> Option<T>,
-    ) -> Option<T> {
-        self.poll();
-        self.state.with(|state| ready(state, None))
     }
 }

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use egret_net::vi::Descriptor;
 use proptest::prelude::*;
 
-use crate::channel::inflow::{ChannelInflow, MessageBegin, NextPart, PartMemory};
-use crate::channel::outflow::ChannelOutflow;
+use crate::channel_table::inflow::{ChannelInflow, MessageBegin};
+use crate::channel_table::{ChannelOutflow, NextPart, PartMemory};
 use crate::flow::{
     FlowBudget, FlowTerms, Inflows, PeerId, ReceiverNotice, SMALL_BYTES, SenderNotice, SizedPools,
     cost,

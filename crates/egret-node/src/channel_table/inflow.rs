@@ -143,11 +143,13 @@ impl ChannelInflow {
         let bytes: u64 = dropped.map(|item| item.cost()).sum();
         let charged = bytes.min(FRAME_BYTES);
         self.drop_unread(bytes - charged);
-        if planted(Fault::LateAbort) {
-            self.arriving = true;
-        }
-        self.items.push_back(QueuedPart::Aborted { charged });
+        self.push_abort(charged);
         Ok(())
+    }
+
+    fn push_abort(&mut self, charged: u64) {
+        self.arriving = planted(Fault::LateAbort);
+        self.items.push_back(QueuedPart::Aborted { charged });
     }
 
     /// Whether there is a message to read, which then is the one that is read.

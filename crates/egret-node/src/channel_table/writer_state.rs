@@ -5,14 +5,13 @@ use std::task::Waker;
 
 use egret_net::vi::Descriptor;
 
-use super::control::ChannelRefusal;
 use super::inflow::TWICE;
 use super::outflow::ChannelOutflow;
 use super::post::{Post, PostOutcome, PostQueue};
 use super::table::remember;
 use crate::flow::SenderNotice;
 use crate::frame::{FrameHead, FrameKind};
-use crate::links::{Fate, LinkError};
+use crate::link::{ChannelRefusal, Fate, LinkError};
 use crate::slots::SlotKey;
 use crate::wakers::DeferredWaker;
 
@@ -166,7 +165,7 @@ impl WriterState {
     }
 
     /// Takes a message that goes by itself, behind those that were posted before.
-    pub(super) fn post(&mut self, post: Post) {
+    pub(crate) fn post(&mut self, post: Post) {
         match &self.died {
             Some(why) => post.lost(why),
             None => self.posts.push(post),
@@ -174,14 +173,14 @@ impl WriterState {
     }
 
     /// Takes a message back that was posted and has not gone.
-    pub(super) fn withdraw(&mut self, posted: &PostOutcome) {
+    pub(crate) fn withdraw(&mut self, posted: &PostOutcome) {
         if let (None, WriterPhase::Open(outgoing, _)) = (&self.died, &mut self.phase) {
             self.posts.withdraw(posted, outgoing);
         }
     }
 
     /// Whether messages that were posted have not gone.
-    pub(super) fn has_posts(&self) -> bool {
+    pub(crate) fn has_posts(&self) -> bool {
         !self.posts.is_empty()
     }
 

@@ -1,10 +1,10 @@
 //! What an end does with a peer that breaks the rules, and single cases worth a name.
 
 use super::model::Duct;
-use crate::channel::inflow::{
-    ABORT_OUTSIDE, AFTER_END, ChannelInflow, END_INSIDE, MessageBegin, NextPart, PartMemory,
+use crate::channel_table::inflow::{
+    ABORT_OUTSIDE, AFTER_END, ChannelInflow, END_INSIDE, MessageBegin,
 };
-use crate::channel::outflow::{ChannelOutflow, WriteHalt};
+use crate::channel_table::{ChannelOutflow, NextPart, PartMemory, WriteHalt};
 use crate::flow::inflows::{NO_CREDIT, NOT_UNUSED, WANTS_TOO_FAR};
 use crate::flow::{
     FRAME_BYTES, FlowBudget, FlowTerms, Inflows, NeverFits, PeerId, ReceiverNotice, SenderNotice,

@@ -6,16 +6,15 @@ use std::task::Waker;
 
 use egret_net::vi::Descriptor;
 
-use super::control::{ChannelControl, ChannelRefusal};
 use super::inflow::{ChannelInflow, NO_CHANNEL, PartMemory, TWICE};
 use super::outflow::ChannelOutflow;
 use super::reader_state::ReaderState;
 use super::writer_state::WriterState;
 use crate::flow::{FlowId, FlowName, InflowKey, Inflows, ReceiverNotice};
 use crate::frame::{FrameHead, FrameKind};
-use crate::links::control as link;
-use crate::links::link_side::LinkSide;
-use crate::links::{Fate, LinkError};
+use crate::link::control::LinkControl;
+use crate::link::placement::Placement;
+use crate::link::{ChannelControl, ChannelRefusal, Fate, LinkError};
 use crate::slots::{SlotKey, SlotTable};
 use crate::wakers::DeferredWaker;
 
@@ -38,7 +37,7 @@ pub(crate) struct ChannelTable {
 /// What is to go out by a link.
 #[derive(Debug)]
 pub(crate) enum ChannelOutput {
-    Control(link::LinkControl),
+    Control(LinkControl),
     /// A frame of the bulk lane.
     Bulk(Descriptor),
 }
@@ -76,7 +75,7 @@ impl ChannelTable {
     }
 
     fn tell(&mut self, link: SlotKey, control: ChannelControl) {
-        self.out.push_back((link, ChannelOutput::Control(link::LinkControl::Channel(control))));
+        self.out.push_back((link, ChannelOutput::Control(LinkControl::Channel(control))));
     }
 
     /// Begins a channel to whoever accepts those of `name` at the other end of a link.
@@ -100,7 +99,7 @@ impl ChannelTable {
             self.out.push_back((link, ChannelOutput::Bulk(frame)));
         }
         while let Some(ask) = writing.poll_ask() {
-            let ask = link::LinkControl::Ask { flow: FlowName::Channel(number), ask };
+            let ask = LinkControl::Ask { flow: FlowName::Channel(number), ask };
             self.out.push_back((link, ChannelOutput::Control(ask)));
         }
         self.forget_writer(number);
@@ -212,7 +211,7 @@ impl ChannelTable {
         &mut self,
         link: SlotKey,
         control: ChannelControl,
-        to: (&LinkSide, &mut Inflows),
+        to: ((&str, &Placement), &mut Inflows),
     ) -> Result<(), &'static str> {
         match control {
             ChannelControl::Open { number, name } => {
@@ -272,7 +271,7 @@ impl ChannelTable {
         link: SlotKey,
         number: u64,
         name: &str,
-        (line, inflows): (&LinkSide, &mut Inflows),
+        ((peer, lands), inflows): ((&str, &Placement), &mut Inflows),
     ) -> Result<ChannelControl, ChannelRefusal> {
         let listening = self.listeners.get_mut(name).ok_or(ChannelRefusal::NoListener)?;
         if listening.waiting.len() >= listening.backlog {
@@ -282,11 +281,11 @@ impl ChannelTable {
             return Err(ChannelRefusal::NoRoom);
         }
         let (flow, credit) = inflows.open(link.into()).map_err(|_| ChannelRefusal::NoRoom)?;
-        let reading = ReaderState::new((link, &line.peer), number, ChannelInflow::new(flow));
+        let reading = ReaderState::new((link, peer), number, ChannelInflow::new(flow));
         let slot = self.readers.insert(reading).index;
         let place = InflowKey::Channel(slot);
         inflows.put(flow, link, place);
-        line.lands.open(place, credit, None);
+        lands.open(place, credit, None);
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(DeferredWaker::wake);
         self.numbers.insert((link, number), slot);

@@ -7,13 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use egret_net::vi::Segment;
 
-use crate::channel::ChannelError;
-use crate::channel::outflow::ChannelOutflow;
-use crate::channel::post::{Post, PostOutcome};
-use crate::channel::writer_state::WriterState;
+use crate::channel_table::writer_state::WriterState;
+use crate::channel_table::{ChannelError, ChannelOutflow, Post, PostOutcome};
 use crate::flow::{ReceiverNotice, cost};
 use crate::frame::{FrameHead, FrameKind};
-use crate::links::{Fate, LinkError};
+use crate::link::{Fate, LinkError};
 use crate::slots::SlotTable;
 
 /// A channel that may send so much.

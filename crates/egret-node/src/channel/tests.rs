@@ -8,10 +8,11 @@ use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
 
-use crate::channel::{self, ChannelError, ChannelReader, ChannelWriter};
+use crate::channel::{ChannelReader, ChannelWriter};
+use crate::channel_table::ChannelError;
 use crate::flow::{FlowName, ReceiverNotice, SenderNotice};
-use crate::links::LinkError;
-use crate::links::control::LinkControl;
+use crate::link::control::LinkControl;
+use crate::link::{ChannelControl, LinkError};
 use crate::{Links, LinksOptions};
 
 const LONG: Deadline = Deadline::DEFAULT;
@@ -106,9 +107,8 @@ fn control_frames_that_lie_are_noticed() {
     assert_eq!(far, "it wants what it cannot have reached");
     let unused = says(|at| ask(at, SenderNotice::Unused { bytes: u64::MAX }));
     assert_eq!(unused, "it gives back what it does not have");
-    let again = says(|number| {
-        LinkControl::Channel(channel::ChannelControl::Open { number, name: "x".to_owned() })
-    });
+    let again =
+        says(|number| LinkControl::Channel(ChannelControl::Open { number, name: "x".to_owned() }));
     assert_eq!(again, "a channel that is open is opened again");
 }
 

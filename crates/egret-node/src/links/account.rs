@@ -1,33 +1,8 @@
-//! Counters of links, and what links hold.
+//! What links hold.
 
 use super::Links;
 use super::state::LinksState;
 use crate::am::BundleState;
-
-/// Counters of the links of a nic, from [`Links::counters`], since the links were opened.
-///
-/// [`Links`] has an example.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct LinkCounters {
-    /// Links that were made, by this side or by peers.
-    pub made: u64,
-    /// Links that ended, for whatever reason.
-    pub ended: u64,
-    /// Links that ended because the peer broke the protocol.
-    pub cut_off: u64,
-    /// Connections that were refused a link: without a valid hello, without permission, or too many.
-    pub turned_away: u64,
-    /// Messages that the connections of links have sent.
-    pub sent: u64,
-    /// Messages that they have received.
-    pub received: u64,
-    /// Messages of [paths](crate::Path) whose handlers have run.
-    pub path_received: u64,
-    /// Messages of paths that arrived and were dropped: the port has no handler, too many wait, or they
-    /// were duplicates, damaged or too late.
-    pub path_dropped: u64,
-}
 
 /// What the links of a nic hold. Not for use but in tests.
 #[doc(hidden)]

@@ -15,7 +15,7 @@ pub(crate) struct ChannelOutflow {
     slot: u32,
     /// Which message is sent, counted from 0.
     message: u32,
-    pub(super) flow: Outflow,
+    pub(crate) flow: Outflow,
     /// The reader has parts of a message whose end was not sent.
     begun: bool,
     /// The program has given parts of a message, and not its end.
@@ -90,10 +90,14 @@ impl ChannelOutflow {
             return;
         }
         self.flow.withdraw();
+        self.drop_unsent();
+        self.give_up();
+    }
+
+    fn drop_unsent(&mut self) {
         if !planted(Fault::AbortedSent) {
             self.flow.drop_charged();
         }
-        self.give_up();
     }
 
     /// There will be no other message.
@@ -130,11 +134,16 @@ impl ChannelOutflow {
     pub(crate) fn hear(&mut self, tell: ReceiverNotice) -> Result<(), &'static str> {
         if let Some(never) = self.flow.hear(tell)? {
             self.flow.drop_charged();
-            self.inside = planted(Fault::RefusalKept);
+            self.leave_message();
             self.give_up();
             self.refused = Some(never);
         }
         Ok(())
+    }
+
+    /// The program gives nothing more to the message.
+    fn leave_message(&mut self) {
+        self.inside = planted(Fault::RefusalKept);
     }
 
     /// Has the reader told, if it has any of the message, before the end if that waits.

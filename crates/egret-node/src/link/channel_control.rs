@@ -31,4 +31,4 @@ pub(crate) enum ChannelRefusal {
 }
 
 /// Bytes of the longest name.
-pub(crate) const NAME_MAX: usize = 255;
+pub(crate) const CHANNEL_NAME_MAX: usize = 255;

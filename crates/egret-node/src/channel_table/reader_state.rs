@@ -5,7 +5,7 @@ use std::task::Waker;
 use super::error::ChannelError;
 use super::inflow::{ChannelInflow, MessageBegin, NextPart, PartMemory};
 use crate::flow::cost;
-use crate::links::LinkError;
+use crate::link::LinkError;
 use crate::slots::SlotKey;
 use crate::wakers::WakerList;
 
@@ -15,7 +15,7 @@ pub(crate) struct ReaderState {
     pub(super) link: SlotKey,
     pub(crate) number: u64,
     /// The host that writes it.
-    pub(super) host: String,
+    pub(crate) host: String,
     pub(super) incoming: ChannelInflow,
     died: Option<LinkError>,
     abandoned: bool,

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::control::{ChannelRefusal, NAME_MAX};
 use crate::flow::NeverFits;
-use crate::links::{Fate, LinkError};
+use crate::link::{CHANNEL_NAME_MAX, ChannelRefusal, Fate, LinkError};
 
 /// Why a channel was not opened, or a message was not written or not read.
 ///
@@ -61,7 +60,7 @@ pub enum ChannelError {
         name: String,
     },
     /// The name of a channel is too long.
-    #[error("the name of a channel has at most {NAME_MAX} bytes, not {bytes}")]
+    #[error("the name of a channel has at most {CHANNEL_NAME_MAX} bytes, not {bytes}")]
     Name {
         /// Bytes of the name.
         bytes: usize,
@@ -163,7 +162,7 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    pub(super) fn refused(why: ChannelRefusal, host: &str, name: &str) -> Self {
+    pub(crate) fn refused(why: ChannelRefusal, host: &str, name: &str) -> Self {
         let (host, name) = (host.to_owned(), name.to_owned());
         match why {
             ChannelRefusal::NoListener => Self::NoListener { host, name },

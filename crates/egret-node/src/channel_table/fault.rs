@@ -4,6 +4,10 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use std::collections::VecDeque;
+
+use super::post::Post;
+
 egret_net::faults! {
     /// Faults in channels.
     pub(crate) enum Fault {
@@ -17,5 +21,13 @@ egret_net::faults! {
         RefusalKept,
         /// The message that was posted last goes first.
         LastPosted,
+    }
+}
+
+/// The message that was posted first goes first.
+#[inline]
+pub(super) fn keep_order(waiting: &mut VecDeque<Post>) {
+    if planted(Fault::LastPosted) && waiting.front().is_some_and(Post::is_waiting) {
+        waiting.rotate_right(1);
     }
 }

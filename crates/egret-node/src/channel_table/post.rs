@@ -11,12 +11,12 @@ use egret_net::sync::Mutex;
 use egret_net::vi::Segment;
 
 use super::error::ChannelError;
-use super::fault::{Fault, planted};
+use super::fault;
 use super::outflow::{ChannelOutflow, WriteHalt};
-use crate::links::{Fate, LinkError};
+use crate::link::{Fate, LinkError};
 use crate::wakers::{DeferredWaker, under};
 
-/// A message to be [posted](super::ChannelWriter::post). A dropped post is not sent.
+/// A message to be [posted](crate::channel::ChannelWriter::post). A dropped post is not sent.
 ///
 /// ```
 /// use egret_net::fabric::{Fabric, shm::ShmFabric};
@@ -185,13 +185,10 @@ impl PostQueue {
 
     /// Moves parts to the state machine of the channel while it has room.
     pub(super) fn feed(&mut self, outgoing: &mut ChannelOutflow) {
-        let is_new = |post: &Post| post.progress == PostProgress::Waits;
-        if planted(Fault::LastPosted) && self.waiting.front().is_some_and(is_new) {
-            self.waiting.rotate_right(1);
-        }
+        fault::keep_order(&mut self.waiting);
         while let Some(post) = self.waiting.front_mut() {
             let is_stopped = outgoing.halted() == Some(WriteHalt::Stopped);
-            if post.progress == PostProgress::Waits && !is_stopped {
+            if post.is_waiting() && !is_stopped {
                 if !outgoing.is_flushed() {
                     return;
                 }
@@ -257,6 +254,11 @@ impl PostQueue {
 }
 
 impl Post {
+    /// Whether nothing of the message was given to the channel yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.progress == PostProgress::Waits
+    }
+
     /// Moves the next part to the state machine of the channel, and the end with the last part.
     fn push(&mut self, outgoing: &mut ChannelOutflow) {
         let part = self.parts.pop_front();

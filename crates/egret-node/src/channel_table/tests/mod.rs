@@ -1,5 +1,4 @@
 mod model;
 mod planted;
 mod posts;
-mod protocol_errors;
 mod rules;

@@ -9,10 +9,9 @@ use egret_net::buf::Buf;
 use egret_net::vi::DirectPlacement;
 
 use super::control::CONTROL_MAX;
-use crate::am::MEDIUM_MAX;
 use crate::flow::inflows::NO_CREDIT;
 use crate::flow::{InflowKey, SizedPools, cost};
-use crate::frame::{FrameHead, FrameKind};
+use crate::frame::{FrameHead, FrameKind, MEDIUM_MAX};
 
 /// Chooses memory for the messages of a peer. Called by the fabric, under its locks.
 pub(crate) struct Placement {

@@ -1,7 +1,7 @@
 //! A check that cannot fail is no check: each fault planted here is found by the one named here.
 
 use super::{model, posts, rules};
-use crate::channel::fault::{Fault, caught};
+use crate::channel_table::fault::{Fault, caught};
 use crate::flow::fault as of_flow;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
-use crate::channel;
+use super::ChannelControl;
 use crate::flow::{FlowName, ReceiverNotice, SenderNotice};
 
 /// One frame of the control lane.
@@ -27,7 +27,7 @@ pub(crate) enum LinkControl {
     /// The receiver of a flow of bytes, to its sender.
     Tell { flow: FlowName, tell: ReceiverNotice },
     /// Of a channel, beside its flow.
-    Channel(channel::ChannelControl),
+    Channel(ChannelControl),
     /// The mapping will be given up when its messages are given back.
     Leave { slot: u32 },
     /// The mapping of this number is given up: nothing more comes for it.
@@ -132,6 +132,7 @@ pub(crate) const VERSION: u16 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::ChannelRefusal;
 
     #[test]
     fn frames_of_flows_and_channels_are_these_bytes() {
@@ -169,18 +170,17 @@ mod tests {
             &[8, 0, 6, 0, 0, 0, 2],
             &[1],
         );
-        let of_channel = |control: channel::ChannelControl, start: &[u8], longs: &[u8]| {
+        let of_channel = |control: ChannelControl, start: &[u8], longs: &[u8]| {
             check(LinkControl::Channel(control), start, longs);
         };
         let number = 6;
-        let open = channel::ChannelControl::Open { number, name: "x".into() };
+        let open = ChannelControl::Open { number, name: "x".into() };
         of_channel(open, &[9, 0, 6, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x'], &[]);
-        let opened = channel::ChannelControl::Opened { number, slot: 3, credit: 4 };
+        let opened = ChannelControl::Opened { number, slot: 3, credit: 4 };
         of_channel(opened, &[9, 1, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0], &[4]);
-        let refused =
-            channel::ChannelControl::Refused { number, why: channel::ChannelRefusal::NoRoom };
+        let refused = ChannelControl::Refused { number, why: ChannelRefusal::NoRoom };
         of_channel(refused, &[9, 2, 6, 0, 0, 0, 0, 0, 0, 0, 2], &[]);
-        of_channel(channel::ChannelControl::Stop { number }, &[9, 3], &[6]);
+        of_channel(ChannelControl::Stop { number }, &[9, 3], &[6]);
     }
 
     #[test]
