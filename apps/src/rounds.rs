@@ -1,10 +1,25 @@
 //! Programs that are run several times, in their two forms turn by turn, and compared.
 
+use std::io;
 use std::time::Duration;
 
 use crate::AppError;
-use crate::report::{AppRun, Efficiency, median};
+use crate::report::{AppReport, AppRun, Efficiency, median};
 use crate::team::AppTeam;
+
+/// Runs one process of an application; that of rank 0 prints the report.
+pub(crate) fn run_process(
+    json: bool,
+    report: impl FnOnce(&mut AppTeam) -> Result<AppReport, AppError>,
+) -> Result<(), AppError> {
+    let mut team = AppTeam::join()?;
+    let (report, first) = (report(&mut team)?, team.rank() == 0);
+    team.leave();
+    if first {
+        report.write(json, &mut io::stdout().lock())?;
+    }
+    Ok(())
+}
 
 /// A program in its two forms.
 pub(crate) trait Program {

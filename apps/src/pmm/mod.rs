@@ -9,13 +9,12 @@ mod ring;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::time::Duration;
 
 use egret::rt;
 
 use crate::progress::AppProgress;
-use crate::rounds::{AppRounds, Program, TrafficTotals};
+use crate::rounds::{self, AppRounds, Program, TrafficTotals};
 use crate::team::AppTeam;
 use crate::{AppError, AppReport};
 use matrix::MatrixColumns;
@@ -85,13 +84,7 @@ impl RingVariant {
 /// If the arguments do not fit together or to the number of processes, a process
 /// died, or the result is wrong.
 pub fn run(args: &PmmArgs) -> Result<(), AppError> {
-    let mut team = AppTeam::join()?;
-    let (report, first) = (report(args, &mut team)?, team.rank() == 0);
-    team.leave();
-    if first {
-        report.write(args.json, &mut io::stdout().lock())?;
-    }
-    Ok(())
+    rounds::run_process(args.json, |team| report(args, team))
 }
 
 /// How it went, as process 0 knows it.

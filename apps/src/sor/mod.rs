@@ -14,13 +14,12 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::time::Duration;
 
 use egret::rt;
 
 use crate::progress::AppProgress;
-use crate::rounds::{AppRounds, Program, TrafficTotals};
+use crate::rounds::{self, AppRounds, Program, TrafficTotals};
 use crate::team::AppTeam;
 use crate::{AppError, AppReport};
 use grid::Grid;
@@ -82,13 +81,7 @@ impl SorArgs {
 /// died, or the result is wrong.
 pub fn run(args: &SorArgs) -> Result<(), AppError> {
     args.plan()?;
-    let mut team = AppTeam::join()?;
-    let (report, first) = (report(args, &mut team)?, team.rank() == 0);
-    team.leave();
-    if first {
-        report.write(args.json, &mut io::stdout().lock())?;
-    }
-    Ok(())
+    rounds::run_process(args.json, |team| report(args, team))
 }
 
 /// How it went, as process 0 knows it.

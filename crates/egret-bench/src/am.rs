@@ -5,16 +5,15 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use egret::am::MEDIUM_MAX;
-use egret::rt;
 
 use super::Suite;
 use super::args::{self, Common, SIM, Usage};
-use super::asking::{Asker, RequestSender};
-use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
+use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode, host};
 use super::machine;
 use super::measure::{Case, Probe};
 use super::peer::FollowerProcess;
 use super::report::{ReportColumn, ReportLine, Unit};
+use super::requester::{RequestSender, Requester};
 use super::served::{RequestMeasure, RequestTask};
 use super::side::Mode;
 use super::vi;
@@ -41,8 +40,8 @@ pub(crate) struct AmPlan {
 pub(crate) struct LatencyArgs {
     /// Words of 8 bytes of each message, 0 to 16 [default: 0,4,8,16 if no --bytes are given]
     #[arg(long, value_name = "LIST", value_delimiter = ',',
-          value_parser = clap::value_parser!(u8).range(0..=16))]
-    words: Vec<u8>,
+          value_parser = clap::value_parser!(u32).range(0..=16))]
+    words: Vec<u32>,
     /// Bytes of messages that have no words, 4K at most [default: 1K if no --words are given]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = args::parse_size)]
     bytes: Vec<usize>,
@@ -81,7 +80,7 @@ pub(crate) fn latency(args: &LatencyArgs) -> Result<Suite> {
     }
     let words = words
         .iter()
-        .map(|words| (RequestMeasure::Requests, MessageSize { words: (*words).into(), bytes: 0 }));
+        .map(|words| (RequestMeasure::Requests, MessageSize { words: *words as usize, bytes: 0 }));
     let bytes =
         bytes.iter().map(|bytes| (RequestMeasure::Medium, MessageSize { words: 0, bytes: *bytes }));
     suite("am-latency", RequestMeasure::Requests.columns(), &args.how, words.chain(bytes).collect())
@@ -165,7 +164,7 @@ fn both(
 ) -> Result<(Box<dyn Probe>, Box<dyn Probe>)> {
     if task.fabric == SIM {
         let limit = task.what.of_vi().on_one_thread(SIM, Mode::Posted, bytes)?;
-        return Ok((Box::new(Asker::near(task)?), limit));
+        return Ok((Box::new(Requester::near(task)?), limit));
     }
     let limit = Led::new(peer, plan(&task, bytes))?;
     Ok((Box::new(RequestSender::new(peer, task)?), Box::new(limit)))
@@ -173,29 +172,14 @@ fn both(
 
 /// The same over the virtual interface.
 fn plan(task: &RequestTask, bytes: usize) -> DuoPlan {
-    DuoPlan {
-        fabric: task.fabric.clone(),
-        mode: Mode::Posted,
-        bytes,
-        wait: task.wait,
-        trust: Trusting::Isolated,
-        encrypt: None,
-        answers: match task.what {
-            RequestMeasure::Requests | RequestMeasure::Medium | RequestMeasure::Marked => {
-                Answers::Each(bytes)
-            }
-            RequestMeasure::OneWay | RequestMeasure::Data => Answers::Never,
-        },
-        window: task.window,
-        idle: 0,
-        host: host("vi"),
-        to: String::new(),
-        secret: None,
-    }
-}
-
-pub(super) fn host(of: &str) -> String {
-    format!("bench-{of}-{}-{:x}", std::process::id(), rt::random())
+    let answers = match task.what {
+        RequestMeasure::Requests | RequestMeasure::Medium | RequestMeasure::Marked => {
+            Answers::Each(bytes)
+        }
+        RequestMeasure::OneWay | RequestMeasure::Data => Answers::Never,
+    };
+    let (wait, window) = (task.wait, task.window);
+    DuoPlan { wait, window, ..DuoPlan::new(&task.fabric, bytes, answers) }
 }
 
 /// The fabric, if it can wait like that.
@@ -260,7 +244,7 @@ impl RequestMeasure {
 }
 
 /// What is measured if nothing is said.
-const WORDS: [u8; 4] = [0, 4, 8, 16];
+const WORDS: [u32; 4] = [0, 4, 8, 16];
 const BYTES: [usize; 1] = [1 << 10];
 /// The virtual interface.
 const LIMIT: &str = "vi";

@@ -2,8 +2,6 @@
 //! that carries them.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use egret::am::{Endpoint, EndpointName, RemoteEndpoint};
@@ -17,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Suite;
 use super::args::{Common, between_processes};
-use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
-use super::links;
+use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode, host};
+use super::links::{self, RunEnds};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample};
 use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
@@ -56,23 +54,10 @@ pub(crate) fn suite(args: &ChannelArgs) -> Result<Suite> {
             limit: "vi",
             ..ReportLine::default()
         };
-        let host = |of| format!("bench-{of}-{}-{:x}", std::process::id(), rt::random());
-        let (fabric, window) = (fabric.to_owned(), Mode::Posted.many(false, bytes));
-        let plan = DuoPlan {
-            fabric: fabric.clone(),
-            mode: Mode::Posted,
-            bytes,
-            wait,
-            trust: Trusting::Isolated,
-            encrypt: None,
-            answers: Answers::Never,
-            window,
-            idle: 0,
-            host: host("vi"),
-            to: String::new(),
-            secret: None,
-        };
-        let stream = ChannelPlan { fabric, wait, bytes, window, host: host("channel") };
+        let (window, host) = (Mode::Posted.many(false, bytes), host("channel"));
+        let plan = DuoPlan { wait, ..DuoPlan::new(fabric, bytes, Answers::Never) };
+        let fabric = fabric.to_owned();
+        let stream = ChannelPlan { fabric, wait, bytes, window, host };
         let limit = Box::new(Led::new(&peer, plan)?);
         let subject = Box::new(ChannelWriting::new(&peer, stream)?);
         let against = Against::Limit(limit);
@@ -175,9 +160,8 @@ struct ChannelReading {
     listener: ChannelListener,
     reader: Option<ChannelReader>,
     _endpoint: Endpoint,
-    /// How often the one that writes has said that all is known to have arrived.
-    settled: Arc<AtomicU64>,
-    runs: u64,
+    /// The one that writes says that all is known to have arrived.
+    ends: RunEnds,
     bytes: usize,
     round: u64,
 }
@@ -187,14 +171,9 @@ impl ChannelReading {
         let links = stream.links(&stream.host)?;
         let listener = links.listen(NAME, 1)?;
         let endpoint = links.bundle().register(NAME, 0)?;
-        let settled = Arc::new(AtomicU64::new(0));
-        let heard = Arc::clone(&settled);
-        endpoint.on(SETTLE, move |request| {
-            heard.fetch_add(1, Ordering::Relaxed);
-            request.reply(&[]);
-        });
-        let (reader, bytes) = (None, stream.bytes);
-        Ok(Self { links, listener, reader, _endpoint: endpoint, settled, runs: 0, bytes, round: 0 })
+        let (ends, reader, bytes) = (RunEnds::default(), None, stream.bytes);
+        ends.count(&endpoint, SETTLE);
+        Ok(Self { links, listener, reader, _endpoint: endpoint, ends, bytes, round: 0 })
     }
 }
 
@@ -204,12 +183,12 @@ impl Follower for ChannelReading {
     }
 
     /// Reads so many messages, and drives until the other side knows that they have
-    /// arrived, which it is told while this side drives. The first run is for meeting.
+    /// arrived, which it is told while this side drives. The first run connects.
     fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         if self.reader.is_none() {
             self.reader = Some(self.listener.wait_accept(PATIENCE)?);
         }
-        let reader = self.reader.as_mut().context("met just now")?;
+        let reader = self.reader.as_mut().context("accepted just now")?;
         for _ in 0..rounds {
             self.round += 1;
             let mut message = reader.wait_next(PATIENCE)?.context("the channel ended")?;
@@ -219,10 +198,7 @@ impl Follower for ChannelReading {
             let is_right = bytes.len() == self.bytes && ends == [Some(&mark(self.round)); 2];
             ensure!(is_right, "a message arrived damaged");
         }
-        self.runs += 1;
-        let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
-        ensure!(self.links.drive(PATIENCE, is_done), "nobody said that all has arrived");
-        links::finish(&self.links);
+        self.ends.wait_next(&self.links, "nobody said that all has arrived")?;
         Ok(PeerFigures::new())
     }
 }

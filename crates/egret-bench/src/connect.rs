@@ -43,7 +43,10 @@ pub(crate) fn suite(args: &ConnectArgs) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
     let fabric = ["tcp", "udp"].into_iter().find(|fabric| *fabric == args.fabric);
     let fabric = fabric.ok_or_else(|| {
-        Usage(format!("{NAME} is for tcp and udp, which greet over a network, not {}", args.fabric))
+        Usage(format!(
+            "{NAME} is for tcp and udp, which do handshakes over a network, not {}",
+            args.fabric
+        ))
     })?;
     let both = [Encrypting::Off, Encrypting::On];
     let encrypts = both.into_iter().filter(|each| args.encrypt.is_none_or(|only| only == *each));

@@ -1,8 +1,8 @@
 //! Messages between two processes that may be lost: what arrives is counted.
 //!
-//! The follower cannot know by counting that a run is over. The leader says so with a message,
-//! again and again, until the follower says over the channel between the processes that it has
-//! seen it, and what arrived before.
+//! The follower cannot know by counting that a run is over. The leader ends the run with a message,
+//! which it repeats until the follower reports, over the channel between the processes, what
+//! arrived before.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ impl CountedDatagrams {
         let station = peer.open(&DATAGRAMS, &plan, &[])?;
         plan.to.clone_from(&station.host);
         let mut leader = Leader::new(plan)?;
-        station.run(0, || leader.meet())?;
+        station.run(0, || leader.connect())?;
         Ok(Self { leader, station, bytes, answers })
     }
 
@@ -102,7 +102,7 @@ fn there_and_back(side: &mut BenchConnection, round: u64, lost: &mut f64) -> Res
     }
 }
 
-/// Says that the run is over until the follower has said what arrived.
+/// Sends the end of the run until the follower has reported what arrived.
 fn end(side: &mut BenchConnection, station: &PeerStation, last: u64) -> Result<PeerFigures> {
     let until = PATIENCE.until_from(rt::now());
     loop {
@@ -131,7 +131,7 @@ struct DatagramCounter {
 }
 
 impl Follower for DatagramCounter {
-    /// How many messages arrived; the first run is for meeting.
+    /// How many messages arrived; the first run connects.
     fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         let (side, numbers) = self.followed.next(rounds)?;
         if rounds == 0 { Ok(PeerFigures::new()) } else { count(side, numbers, self.answers) }

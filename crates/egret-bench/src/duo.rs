@@ -143,6 +143,24 @@ impl Encrypting {
 }
 
 impl DuoPlan {
+    /// Posted messages of so many bytes, and two sides that spin.
+    pub(crate) fn new(fabric: &str, bytes: usize, answers: Answers) -> Self {
+        Self {
+            fabric: fabric.to_owned(),
+            mode: Mode::Posted,
+            bytes,
+            wait: WaitMode::Spin,
+            trust: Trusting::Isolated,
+            encrypt: None,
+            answers,
+            window: Mode::Posted.many(false, bytes),
+            idle: 0,
+            host: host("vi"),
+            to: String::new(),
+            secret: None,
+        }
+    }
+
     fn nic(&self, host: &str) -> Result<Nic> {
         let options = NicOptions::new(host).wait(self.wait.of_nic()).trust(self.trust.of_nic());
         let options = match self.encrypt {
@@ -157,7 +175,7 @@ impl DuoPlan {
     }
 
     /// The connections of one side, made in turn with the other.
-    fn meet(&self, sizes: Sizes, mut one: impl FnMut() -> Result<Vi>) -> Result<DuoSide> {
+    fn connections(&self, sizes: Sizes, mut one: impl FnMut() -> Result<Vi>) -> Result<DuoSide> {
         let side = self.side(sizes, one()?)?;
         let idle = (0..self.idle).map(|_| one()).collect::<Result<_>>()?;
         Ok(DuoSide { side, _idle: idle })
@@ -176,13 +194,18 @@ impl DuoPlan {
             Mode::Write if self.trust == Trusting::Cooperating => pool.cooperating().build()?,
             _ => pool.shareable().build()?,
         };
-        BenchConnection::met(vi, self.mode, &pool, sizes, self.window)
+        BenchConnection::exchange_keys(vi, self.mode, &pool, sizes, self.window)
     }
 
     /// What the leader sends and takes.
     const fn sizes(&self) -> Sizes {
         Sizes { sent: self.bytes, taken: self.answers.bytes_or(self.bytes) }
     }
+}
+
+/// A host for a nic, which no other has.
+pub(crate) fn host(of: &str) -> String {
+    format!("bench-{of}-{}-{:x}", std::process::id(), rt::random())
 }
 
 /// The most reliable that the nic offers.
@@ -204,7 +227,7 @@ struct DuoSide {
 pub(crate) struct Leader {
     plan: DuoPlan,
     nic: Nic,
-    met: Option<DuoSide>,
+    connected: Option<DuoSide>,
     round: u64,
 }
 
@@ -214,20 +237,20 @@ impl Leader {
             REACHABLE => plan.nic(REACHABLE)?,
             host => plan.nic(&format!("{host}-leader"))?,
         };
-        Ok(Self { plan, nic, met: None, round: 0 })
+        Ok(Self { plan, nic, connected: None, round: 0 })
     }
 
     /// Connects to the follower.
-    pub(crate) fn meet(&mut self) -> Result<()> {
+    pub(crate) fn connect(&mut self) -> Result<()> {
         let (to, options) = (Address::new(&self.plan.to, SERVICE, 0), options(&self.nic));
         let connect = || Ok(self.nic.wait_connect(&to, &options, PATIENCE)?);
-        self.met = Some(self.plan.meet(self.plan.sizes(), connect)?);
+        self.connected = Some(self.plan.connections(self.plan.sizes(), connect)?);
         Ok(())
     }
 
-    /// Its side of the connection, once it has met the follower.
+    /// Its side of the connection, once it is connected to the follower.
     pub(crate) fn side(&mut self) -> Result<&mut BenchConnection> {
-        Ok(&mut self.met.as_mut().context("nobody was met")?.side)
+        Ok(&mut self.connected.as_mut().context("there is no connection yet")?.side)
     }
 
     /// The numbers of the next `rounds` rounds.
@@ -237,11 +260,11 @@ impl Leader {
         first..=self.round
     }
 
-    /// Leads `rounds` rounds; the first run is for meeting.
+    /// Leads `rounds` rounds; the first run connects.
     pub(crate) fn lead(&mut self, rounds: u64) -> Result<Sample> {
         let DuoPlan { mode, answers, .. } = self.plan;
-        if self.met.is_none() {
-            self.meet()?;
+        if self.connected.is_none() {
+            self.connect()?;
         }
         let (first, last) = self.numbers(rounds).into_inner();
         let side = self.side()?;
@@ -337,7 +360,7 @@ fn one_way(side: &mut BenchConnection, rounds: impl Iterator<Item = u64>) -> Res
         side.send(round)?;
     }
     side.settle()?;
-    side.hear_all_came()?;
+    side.wait_confirmed()?;
     let took = rt::now() - start;
     side.part()?;
     Ok(Sample::Total(took))
@@ -370,7 +393,7 @@ pub(crate) struct Followed {
     plan: DuoPlan,
     nic: Nic,
     listener: Listener,
-    met: Option<DuoSide>,
+    connected: Option<DuoSide>,
     round: u64,
 }
 
@@ -378,22 +401,22 @@ impl Followed {
     pub(crate) fn new(plan: DuoPlan) -> Result<Self> {
         let nic = plan.nic(&plan.host)?;
         let listener = nic.listen(SERVICE, 0, &options(&nic))?;
-        Ok(Self { plan, nic, listener, met: None, round: 0 })
+        Ok(Self { plan, nic, listener, connected: None, round: 0 })
     }
 
-    /// Its side of the connection, and the numbers of the next `rounds` rounds; the first run is
-    /// for meeting.
+    /// Its side of the connection, and the numbers of the next `rounds` rounds; the first run
+    /// connects.
     pub(crate) fn next(
         &mut self,
         rounds: u64,
     ) -> Result<(&mut BenchConnection, RangeInclusive<u64>)> {
-        if self.met.is_none() {
+        if self.connected.is_none() {
             let accept = || Ok(self.listener.wait_accept(PATIENCE)?);
-            self.met = Some(self.plan.meet(self.plan.sizes().turned(), accept)?);
+            self.connected = Some(self.plan.connections(self.plan.sizes().turned(), accept)?);
         }
         let first = self.round + 1;
         self.round += rounds;
-        Ok((&mut self.met.as_mut().context("met just now")?.side, first..=self.round))
+        Ok((&mut self.connected.as_mut().context("connected just now")?.side, first..=self.round))
     }
 }
 
@@ -414,7 +437,7 @@ impl Follower for Followed {
             side.repost()?;
         }
         if answers == Answers::Never {
-            side.tell_all_came()?;
+            side.confirm_all_came()?;
         }
         side.part()?;
         Ok(PeerFigures::new())

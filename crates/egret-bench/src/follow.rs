@@ -22,7 +22,7 @@ pub struct BenchPeerArgs {
     space: Option<String>,
 }
 
-/// Does what it is told until the first process is gone; `tasks` are those that it can take part in.
+/// Obeys orders until the first process is gone; `tasks` are those that it can take part in.
 pub(crate) fn serve(args: &BenchPeerArgs, tasks: &[&dyn NamedTask]) -> Result<()> {
     // A first process that is killed while this one spins takes it along. If it died before
     // this call, the channel is closed and the loop below ends at once.
@@ -38,7 +38,7 @@ pub(crate) fn serve(args: &BenchPeerArgs, tasks: &[&dyn NamedTask]) -> Result<()
     let mut stations = Stations { tasks, open: BTreeMap::new() };
     let strange = "bench-peer is started by `egret bench`, not by hand";
     loop {
-        // A nic that loses may have to say again what it said last.
+        // A nic that loses datagrams may have to send its last ones again.
         while stations.need_driving() && !channel.has_come(DRIVEN)? {
             stations.drive();
         }

@@ -3,9 +3,8 @@
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
-use egret::rt;
 
-use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
+use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode, host};
 use super::graph_load::{Cargo, TripContent};
 use super::graph_map::{Town, Tree, tree};
 use super::graph_memory::{GraphComparison, checks};
@@ -54,24 +53,16 @@ impl Between<'_> {
 
     fn sender(&self, cargo: Cargo, bytes: usize) -> Result<GraphSender> {
         let (fabric, wait, which) = (self.fabric.to_owned(), self.wait, self.which);
-        let host = format!("graph-{}-{:x}", std::process::id(), rt::random());
-        GraphSender::new(self.peer, Trip { fabric, wait, which, cargo, bytes, host })
+        let trip = Trip { fabric, wait, which, cargo, bytes, host: host("graph") };
+        GraphSender::new(self.peer, trip)
     }
 
     fn small(&self) -> DuoPlan {
         DuoPlan {
-            fabric: self.fabric.to_owned(),
             mode: Mode::Handover,
-            bytes: SMALL,
             wait: self.wait,
             trust: Trusting::Cooperating,
-            encrypt: None,
-            answers: Answers::Each(SMALL),
-            window: Mode::Handover.many(false, SMALL),
-            idle: 0,
-            host: format!("bench-{}", std::process::id()),
-            to: String::new(),
-            secret: None,
+            ..DuoPlan::new(self.fabric, SMALL, Answers::Each(SMALL))
         }
     }
 }

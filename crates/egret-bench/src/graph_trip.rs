@@ -13,7 +13,7 @@ use super::graph_load::{self as load, Cargo, TripLoad};
 use super::graph_shape::GraphShape;
 use super::measure::{Probe, Sample};
 use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
-use super::side::{PATIENCE, have_said};
+use super::side::{PATIENCE, acknowledge};
 
 /// What goes from the one to the other, and over what.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl GraphSender {
             }
             self.load.settle(vi)?;
         }
-        have_said(&self.nic);
+        acknowledge(&self.nic);
         Ok(Sample::Times(times))
     }
 }
@@ -166,7 +166,7 @@ impl Follower for GraphReceiver {
             }
             self.load.settle(vi)?;
         }
-        have_said(&self.nic);
+        acknowledge(&self.nic);
         Ok(told)
     }
 }

@@ -1,20 +1,17 @@
 //! `egret bench idle`: what a connection costs while nothing goes over it.
 
-use std::process;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use egret::rt;
 
 use super::Suite;
 use super::args::{Common, Usage, between_processes};
-use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
+use super::duo::{Answers, DuoPlan, Led, WaitMode, host};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample};
 use super::peer::{FollowerProcess, PeerFigures, PeerStation};
 use super::quiet::{QUIET, QuietKind, Quietness};
 use super::report::{ReportColumn, ReportLine, Unit};
-use super::side::Mode;
 use super::still::{STILL, StillMeasure, Stillness, kernel_memory};
 
 /// What connections cost while nothing goes over them.
@@ -33,7 +30,7 @@ use super::still::{STILL, StillMeasure, Stillness, kernel_memory};
 /// has more, which may be 4 KiB.
 #[derive(Debug, clap::Args)]
 pub(crate) struct IdleArgs {
-    /// What carries nothing: shm, tcp or udp
+    /// What the connections are over: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How many connections to open
@@ -141,21 +138,8 @@ fn slow_down(
     wait: WaitMode,
 ) -> Result<Case> {
     let beside = |idle| {
-        let plan = DuoPlan {
-            fabric: fabric.to_owned(),
-            mode: Mode::Posted,
-            bytes: ACTIVE_BYTES,
-            wait,
-            trust: Trusting::Isolated,
-            encrypt: None,
-            answers: Answers::Each(ACTIVE_BYTES),
-            window: Mode::Posted.many(false, ACTIVE_BYTES),
-            idle,
-            host: format!("idle-{}-{}", process::id(), rt::random()),
-            to: String::new(),
-            secret: None,
-        };
-        Led::new(peer, plan)
+        let answers = Answers::Each(ACTIVE_BYTES);
+        Led::new(peer, DuoPlan { wait, idle, ..DuoPlan::new(fabric, ACTIVE_BYTES, answers) })
     };
     let (subject, alone) = (Box::new(beside(connections)?), Box::new(beside(0)?));
     let line = line(fabric, "active", connections, wait);
@@ -173,7 +157,7 @@ struct IdleWatch {
 impl Probe for IdleWatch {
     fn run(&mut self, _: u64) -> Result<Sample> {
         let Self { fabric, what, wait } = *self;
-        let host = format!("idle-{}-{}", process::id(), rt::random());
+        let host = host("idle");
         let side = |to: Option<&str>| -> Result<PeerStation> {
             let (fabric, host, to) = (fabric.to_owned(), host.clone(), to.map(str::to_owned));
             let stillness = Stillness { fabric, what, wait, host, to };
@@ -214,22 +198,22 @@ fn quiet(fabric: &'static str, kind: QuietKind, many: u32, wait: WaitMode) -> Ca
         QuietKind::Channels => "channel",
     };
     let line = ReportLine { limit: "allowed", ..line(fabric, op, many, wait) };
-    let subject = Box::new(Hush { fabric, kind, many, wait });
+    let subject = Box::new(QuietWatch { fabric, kind, many, wait });
     let against = Against::Allowance(QUIET_BYTES);
     Case { line, unit: Unit::Bytes, subject, against, rounds: Some(1) }
 }
 
 /// Looks at two processes that have endpoints mapped or channels open.
-struct Hush {
+struct QuietWatch {
     fabric: &'static str,
     kind: QuietKind,
     many: u32,
     wait: WaitMode,
 }
 
-impl Probe for Hush {
+impl Probe for QuietWatch {
     fn run(&mut self, _: u64) -> Result<Sample> {
-        let host = format!("idle-{}-{}", process::id(), rt::random());
+        let host = host("idle");
         let side = |to: Option<&str>| -> Result<PeerStation> {
             let (fabric, host, to) = (self.fabric.to_owned(), host.clone(), to.map(str::to_owned));
             let (wait, kind) = (self.wait, self.kind);

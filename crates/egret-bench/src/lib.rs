@@ -8,7 +8,6 @@
 
 mod am;
 mod args;
-mod asking;
 mod channel;
 mod channels;
 mod connect;
@@ -43,6 +42,7 @@ mod progress;
 mod pull;
 mod quiet;
 mod report;
+mod requester;
 mod rmi;
 mod rmi_calls;
 mod rmi_crowd;
@@ -196,7 +196,7 @@ pub(crate) struct Suite {
     cases: Box<dyn ExactSizeIterator<Item = Result<Case>>>,
 }
 
-/// The second process of a benchmark: does what it is told until the first one is gone.
+/// The second process of a benchmark: obeys orders until the first one is gone.
 ///
 /// # Errors
 ///

@@ -1,11 +1,16 @@
 //! Links of benchmarks: whoever measures drives them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use egret::am::Endpoint;
 use egret::link::{Links, LinksOptions};
 use egret::rt;
 use egret::vi::Nic;
+
+use super::side::PATIENCE;
 
 /// The links of a nic whose both sides wait: nobody else needs to drive them.
 pub(crate) fn open(nic: Nic) -> Result<Links> {
@@ -19,6 +24,39 @@ pub(crate) fn finish(links: &Links) {
     while polls < POLLS || rt::now() < until {
         links.poll();
         polls += 1;
+    }
+}
+
+/// How often the other side has said that a run is over.
+#[derive(Debug, Default)]
+pub(crate) struct RunEnds {
+    told: Arc<AtomicU64>,
+    runs: u64,
+}
+
+impl RunEnds {
+    /// What counts them.
+    pub(crate) fn told(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.told)
+    }
+
+    /// Counts the requests to a handler, which answers them.
+    pub(crate) fn count(&self, endpoint: &Endpoint, handler: u8) {
+        let told = self.told();
+        endpoint.on(handler, move |request| {
+            told.fetch_add(1, Ordering::Relaxed);
+            request.reply(&[]);
+        });
+    }
+
+    /// Drives links until the next run is over, and they have sent what they had to; `late` says
+    /// what did not come for too long.
+    pub(crate) fn wait_next(&mut self, links: &Links, late: &'static str) -> Result<()> {
+        self.runs += 1;
+        let is_over = || self.told.load(Ordering::Relaxed) >= self.runs;
+        ensure!(links.drive(PATIENCE, is_over), late);
+        finish(links);
+        Ok(())
     }
 }
 

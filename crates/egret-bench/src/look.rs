@@ -30,7 +30,7 @@ pub(crate) struct LookArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,64,1024",
           value_parser = clap::value_parser!(u32).range(0..=4096))]
     peers: Vec<u32>,
-    /// What carries next to nothing: shm, tcp or udp
+    /// What the connections are over: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) fn suite(args: &LookArgs) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
     let fabric = between_processes(&args.fabric)?;
     let looks = args.peers.iter().map(|&peers| (LookMeasure::Look, peers));
-    // Nothing comes from nobody.
+    // Without a connection there is nothing to find.
     let found = args.peers.iter().filter(|peers| **peers > 0);
     let rows: Vec<_> = looks.chain(found.map(|&peers| (LookMeasure::Found, peers))).collect();
     machine::open_many();

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::duo::{WaitMode, options};
 use super::measure::{Probe, Sample};
 use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
-use super::side::{PATIENCE, fill, have_said, mark};
+use super::side::{PATIENCE, acknowledge, fill, mark};
 
 /// What the two processes have.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,10 +42,10 @@ struct ManySide {
 }
 
 impl ManySide {
-    fn new(meeting: &ManyPlan, host: &str) -> Result<Self> {
-        let nic = NicOptions::new(host).wait(meeting.wait.of_nic());
-        let nic = Fabrics::default().open(&meeting.fabric, nic)?;
-        let capacity = 2 * meeting.connections.max(1) as usize;
+    fn new(plan: &ManyPlan, host: &str) -> Result<Self> {
+        let nic = NicOptions::new(host).wait(plan.wait.of_nic());
+        let nic = Fabrics::default().open(&plan.fabric, nic)?;
+        let capacity = 2 * plan.connections.max(1) as usize;
         let queue = || Some(nic.completion_queue(capacity));
         let (send_queue, recv_queue) = (queue(), queue());
         let options = ViOptions { send_queue, recv_queue, ..options(&nic) };
@@ -98,12 +98,12 @@ pub(crate) struct ManyLeader {
 }
 
 impl ManyLeader {
-    pub(crate) fn new(peer: &Rc<FollowerProcess>, meeting: &ManyPlan) -> Result<Self> {
-        let station = peer.open(&MANY, meeting, &[])?;
-        let mut side = ManySide::new(meeting, &format!("{}-looks", meeting.host))?;
+    pub(crate) fn new(peer: &Rc<FollowerProcess>, plan: &ManyPlan) -> Result<Self> {
+        let station = peer.open(&MANY, plan, &[])?;
+        let mut side = ManySide::new(plan, &format!("{}-looks", plan.host))?;
         let to = Address::new(&station.host, SERVICE, 0);
         station.run(0, || -> Result<()> {
-            for _ in 0..meeting.connections {
+            for _ in 0..plan.connections {
                 let vi = side.nic.wait_connect(&to, &side.options, PATIENCE)?;
                 side.add(vi)?;
             }
@@ -138,7 +138,7 @@ impl Probe for ManyLeader {
                 ensure!(came_on == on, "an answer came over another connection");
                 side.repost(on, got)?;
             }
-            have_said(&side.nic);
+            acknowledge(&side.nic);
             Ok::<_, anyhow::Error>(Sample::Times(times))
         })
     }
@@ -157,10 +157,10 @@ struct ManyFollower {
 }
 
 impl ManyFollower {
-    fn new(meeting: &ManyPlan) -> Result<Self> {
-        let side = ManySide::new(meeting, &meeting.host)?;
+    fn new(plan: &ManyPlan) -> Result<Self> {
+        let side = ManySide::new(plan, &plan.host)?;
         let listener = side.nic.listen(SERVICE, 0, &side.options)?;
-        Ok(Self { side, listener, connections: meeting.connections, round: 0 })
+        Ok(Self { side, listener, connections: plan.connections, round: 0 })
     }
 }
 
@@ -169,7 +169,7 @@ impl Follower for ManyFollower {
         self.side.nic.host()
     }
 
-    /// Answers so many messages; the first run is for meeting.
+    /// Answers so many messages; the first run connects.
     fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
         while self.side.vis.len() < self.connections as usize {
             self.side.add(self.listener.wait_accept(PATIENCE)?)?;
@@ -180,7 +180,7 @@ impl Follower for ManyFollower {
             self.side.send(on, self.round)?;
             self.side.repost(on, got)?;
         }
-        have_said(&self.side.nic);
+        acknowledge(&self.side.nic);
         Ok(PeerFigures::new())
     }
 }

@@ -5,15 +5,14 @@ use std::rc::Rc;
 use anyhow::Result;
 
 use super::Suite;
-use super::am::host;
 use super::args::{Common, between_processes};
-use super::asking::RequestSender;
-use super::duo::{Trusting, WaitMode};
+use super::duo::{Trusting, WaitMode, host};
 use super::machine;
 use super::measure::Case;
 use super::peer::FollowerProcess;
 use super::probe::with_slot;
 use super::report::{ReportColumn, ReportLine, Unit};
+use super::requester::RequestSender;
 use super::served::{RequestMeasure, RequestTask};
 use super::side::Mode;
 use super::vi;
@@ -42,7 +41,7 @@ pub(crate) fn suite(args: &MixedArgs) -> Result<Suite> {
     machine::open_many();
     let peer = Rc::new(FollowerProcess::start()?);
     let cases = sizes.into_iter().map(move |stream| {
-        let asking = |bytes| {
+        let requests = |bytes| {
             let (fabric, host) = (fabric.to_owned(), host("mixed"));
             let (what, words, copied) = (RequestMeasure::Medium, 0, SMALL_BYTES);
             let window = Mode::Posted.many(false, bytes);
@@ -51,7 +50,7 @@ pub(crate) fn suite(args: &MixedArgs) -> Result<Suite> {
                 RequestTask { fabric, wait, what, words, bytes, copied, window, host },
             )
         };
-        let (subject, alone) = (Box::new(asking(stream)?), Box::new(asking(0)?));
+        let (subject, alone) = (Box::new(requests(stream)?), Box::new(requests(0)?));
         let line = ReportLine {
             bench: NAME,
             fabric: Some(fabric),

@@ -1,6 +1,5 @@
 //! `egret bench pairs`: more processes than cores.
 
-use std::process;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use egret::rt;
 
 use super::Suite;
 use super::args::{Common, between_processes};
-use super::duo::{Answers, DuoPlan, LEADER, MESSAGES, Trusting, WaitMode};
+use super::duo::{Answers, DuoPlan, LEADER, MESSAGES, WaitMode};
 use super::machine;
 use super::measure::{Against, Case, Further, Probe, Sample};
 use super::peer::{FollowerProcess, PeerStation};
@@ -76,9 +75,9 @@ fn case(
     is_calls: bool,
     rounds: u64,
 ) -> Result<Case> {
-    let start = |number| match is_calls {
+    let start = |_| match is_calls {
         true => ConnectedPair::of_calls(fabric, wait),
-        false => ConnectedPair::start(fabric, number, wait),
+        false => ConnectedPair::start(fabric, wait),
     };
     let all = (0..pairs).map(start).collect::<Result<Vec<_>>>()?;
     let all = Rc::new(all);
@@ -119,21 +118,9 @@ struct ConnectedPair {
 }
 
 impl ConnectedPair {
-    fn start(fabric: &str, number: u32, wait: WaitMode) -> Result<Self> {
-        let mut plan = DuoPlan {
-            fabric: fabric.to_owned(),
-            mode: Mode::Posted,
-            bytes: BYTES,
-            wait,
-            trust: Trusting::Isolated,
-            encrypt: None,
-            answers: Answers::Each(BYTES),
-            window: Mode::Posted.many(false, BYTES),
-            idle: 0,
-            host: format!("pairs-{}-{number}", process::id()),
-            to: String::new(),
-            secret: None,
-        };
+    fn start(fabric: &str, wait: WaitMode) -> Result<Self> {
+        let plan = DuoPlan::new(fabric, BYTES, Answers::Each(BYTES));
+        let mut plan = DuoPlan { wait, ..plan };
         let follower = Rc::new(FollowerProcess::start_anywhere()?).open(&MESSAGES, &plan, &[])?;
         plan.to.clone_from(&follower.host);
         let leader = Rc::new(FollowerProcess::start_anywhere()?).open(&LEADER, &plan, &[])?;

@@ -1,4 +1,4 @@
-//! The second process: what it can be told, and how the first process tells it.
+//! The second process as the first one sees it: starting it, orders, replies, tasks.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ pub(crate) struct FollowerProcess {
     stations: Cell<u32>,
 }
 
-/// What the follower is told.
+/// What the first process orders.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum PeerOrder {
     /// Get ready for runs under this number: the name of a task, and its plan as JSON.
@@ -85,7 +85,7 @@ pub(crate) trait Follower {
     }
 }
 
-/// What the follower says to an order, except to `Close`.
+/// What the follower answers to an order; `Close` has no answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum PeerReply {
     /// It is open, at this host if it has one; what the other side needs comes along.
@@ -94,17 +94,17 @@ pub(crate) enum PeerReply {
     Failed(String),
 }
 
-/// Figures that a follower has to tell after a run.
+/// Figures that a follower returns after a run.
 pub(crate) type PeerFigures = Vec<f64>;
 
-/// Something the follower is ready for.
+/// A task that the follower is ready for.
 #[derive(Debug)]
 pub(crate) struct PeerStation {
     peer: Rc<FollowerProcess>,
     number: u32,
     /// Where its nic is, if it has one.
     pub(crate) host: String,
-    /// For whom it is to work with.
+    /// For the other side of the task.
     pub(crate) fds: Vec<OwnedFd>,
 }
 
@@ -175,7 +175,7 @@ impl FollowerProcess {
         }
     }
 
-    /// Waits until the follower has done what it was told.
+    /// Waits until the follower has run what was ordered.
     fn settled(&self) -> Result<PeerFigures> {
         match self.reply()? {
             (PeerReply::Done(told), _) => Ok(told),
@@ -229,7 +229,7 @@ impl PeerStation {
         self.peer.channel.has_come(within)
     }
 
-    /// Waits for the end of the run, and hears about it.
+    /// Waits for the end of the run; the figures of the follower.
     pub(crate) fn end(&self) -> Result<PeerFigures> {
         self.peer.settled()
     }

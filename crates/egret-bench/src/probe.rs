@@ -161,19 +161,20 @@ const SLOT_BYTES_MIN: usize = 4;
 
 /// Work of one process that is too short to time alone: a round is a batch,
 /// and its time that of the batch over its size.
-pub(crate) struct Batches<F> {
+pub(crate) struct Batches {
     size: usize,
-    work: F,
+    /// A box, so that what repeats batches is compiled once.
+    work: Box<dyn FnMut(usize) -> Duration>,
 }
 
-impl<F: FnMut(usize) -> Duration> Batches<F> {
+impl Batches {
     /// `work` does what is measured as often as it is told, and takes the time.
-    pub(crate) fn new(size: usize, work: F) -> Self {
-        Self { size, work }
+    pub(crate) fn new(size: usize, work: impl FnMut(usize) -> Duration + 'static) -> Self {
+        Self { size, work: Box::new(work) }
     }
 }
 
-impl<F: FnMut(usize) -> Duration> Probe for Batches<F> {
+impl Probe for Batches {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
         let batch = |_| (self.work)(self.size).as_nanos() as f64 / self.size as f64;
         Ok(Sample::Times((0..rounds).map(batch).collect()))

@@ -1,10 +1,7 @@
 //! One of the two processes of which `egret bench idle` looks at mapped endpoints and
 //! channels.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use egret::am::{Endpoint, EndpointName, RemoteEndpoint};
 use egret::channel::{ChannelListener, ChannelReader, ChannelWriter};
 use egret::fabric::Fabrics;
@@ -13,7 +10,7 @@ use egret::vi::NicOptions;
 use serde::{Deserialize, Serialize};
 
 use super::duo::WaitMode;
-use super::links;
+use super::links::{self, RunEnds};
 use super::peer::{Follower, PeerFigures, PeerTask};
 use super::side::PATIENCE;
 use super::still::resident;
@@ -48,9 +45,8 @@ struct Quiet {
     kind: QuietKind,
     /// Where to map and to write; at the other side it is mapped and read.
     to: Option<String>,
-    /// How often the other one has said that it has what it wants.
-    settled: Arc<AtomicU64>,
-    runs: u64,
+    /// The other one says that it has what it wants.
+    ends: RunEnds,
     endpoints: Vec<Endpoint>,
     remotes: Vec<RemoteEndpoint>,
     listener: ChannelListener,
@@ -68,8 +64,7 @@ impl Quiet {
             links,
             kind: plan.kind,
             to: plan.to,
-            settled: Arc::default(),
-            runs: 0,
+            ends: RunEnds::default(),
             endpoints: Vec::new(),
             remotes: Vec::new(),
             listener,
@@ -79,11 +74,7 @@ impl Quiet {
     }
 
     fn register(&self, endpoint: &Endpoint) -> Result<()> {
-        let settled = Arc::clone(&self.settled);
-        endpoint.on(SETTLE, move |request| {
-            settled.fetch_add(1, Ordering::Relaxed);
-            request.reply(&[]);
-        });
+        self.ends.count(endpoint, SETTLE);
         Ok(endpoint.register(&name(self.endpoints.len()))?)
     }
 
@@ -91,15 +82,6 @@ impl Quiet {
         let to = EndpointName::new(host, &name(self.endpoints.len()), 0);
         let remote = endpoint.wait_map(&to, PATIENCE).context("mapping an endpoint")?;
         self.remotes.push(remote);
-        Ok(())
-    }
-
-    /// Serves until the other one has what it wants.
-    fn serve(&mut self) -> Result<()> {
-        self.runs += 1;
-        let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
-        ensure!(self.links.drive(PATIENCE, is_done), "nobody maps for too long");
-        links::finish(&self.links);
         Ok(())
     }
 }
@@ -132,7 +114,7 @@ impl Follower for Quiet {
             }
         }
         match self.remotes.first() {
-            None => self.serve()?,
+            None => self.ends.wait_next(&self.links, "nobody maps for too long")?,
             Some(first) => drop(first.wait_call(SETTLE, PATIENCE)?),
         }
         Ok(vec![resident("Rss:")?])

@@ -6,24 +6,22 @@ use std::rc::Rc;
 use crate::limit::MachineLimit;
 use anyhow::Result;
 use clap::ValueEnum;
-use egret::rt;
 use egret::wire::Reader;
 
+use super::Suite;
 use super::args::{self, Common};
-use super::asking::RequestSender;
-use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode};
+use super::duo::{Answers, DuoPlan, Led, Trusting, WaitMode, host};
 use super::machine;
 use super::measure::{Against, Case, Further, Probe};
 use super::peer::FollowerProcess;
 use super::probe::{Linked, with, with_slot};
 use super::report::{Of, ReportColumn, ReportLine, Unit};
+use super::requester::RequestSender;
 use super::rmi_calls::{CallsInFlight, MeasuredCall, OneByOne, RmiNodes, StubMemory};
 use super::rmi_crowd::{BEHIND_MAX, CallBehindBlocked, Crossing, Crowd, MethodWork, WorkAlone};
 use super::rmi_limit::WithTree;
 use super::serialize;
 use super::served::{RequestMeasure, RequestTask};
-use super::side::Mode;
-use super::{Suite, am};
 
 /// Remote calls: their time, and how many a second
 ///
@@ -44,8 +42,8 @@ pub(crate) struct RmiArgs {
     calls: Vec<CallMeasure>,
     /// Calls under way at once; more than one of calls without arguments
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64",
-          value_parser = clap::value_parser!(u16).range(1..=64))]
-    inflight: Vec<u16>,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    inflight: Vec<u32>,
     /// Calls by so many stubs in turn, too, held against calls by one; and the memory of each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     stubs: Option<u32>,
@@ -204,10 +202,10 @@ pub(crate) fn suite(args: &RmiArgs) -> Result<Suite> {
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
-fn rows(what: CallMeasure, inflight: &[u16]) -> Vec<RmiRow> {
+fn rows(what: CallMeasure, inflight: &[u32]) -> Vec<RmiRow> {
     let mut rows = Vec::new();
     for &inflight in inflight {
-        let (inflight, call) = (inflight.into(), what.call());
+        let (inflight, call) = (inflight as usize, what.call());
         if let CallMeasure::Crossing
         | CallMeasure::Behind
         | CallMeasure::Sleep
@@ -300,7 +298,7 @@ fn with_am(
     };
     if bytes > 0 {
         let (words, copied) = if bytes <= 8 { (1, 0) } else { (0, bytes) };
-        let (what, fabric, host) = (RequestMeasure::Marked, fabric.to_owned(), am::host("am"));
+        let (what, fabric, host) = (RequestMeasure::Marked, fabric.to_owned(), host("am"));
         let task = RequestTask { fabric, wait, what, words, bytes: 0, copied, window: 1, host };
         further
             .push(Further { of: Of::Am, probe: Some(Box::new(RequestSender::new(peer, task)?)) });
@@ -357,23 +355,12 @@ fn stubs_case(calls: &Rc<RmiNodes>, line: ReportLine, count: usize, is_memory: b
 
 /// The same over the virtual interface.
 fn plan(line: &ReportLine, wait: WaitMode, bytes: usize, answers: Answers) -> DuoPlan {
-    DuoPlan {
-        fabric: line.fabric.unwrap_or_default().to_owned(),
-        mode: Mode::Posted,
-        bytes,
-        wait,
-        trust: Trusting::Isolated,
-        encrypt: None,
-        answers,
-        window: match answers {
-            Answers::Ahead(_) => line.inflight.unwrap_or(1),
-            _ => Mode::Posted.many(false, bytes),
-        },
-        idle: 0,
-        host: format!("bench-vi-{}-{:x}", std::process::id(), rt::random()),
-        to: String::new(),
-        secret: None,
-    }
+    let plan = DuoPlan::new(line.fabric.unwrap_or_default(), bytes, answers);
+    let window = match answers {
+        Answers::Ahead(_) => line.inflight.unwrap_or(1),
+        _ => plan.window,
+    };
+    DuoPlan { wait, window, ..plan }
 }
 
 /// The arguments are taken apart as a server does it, held against copying the array.

@@ -48,12 +48,14 @@ impl Probe for Crowd {
         let work = self.work;
         self.calls.run(|_| {
             let stub = self.calls.stub();
-            on_threads(work.callers(), rounds, || {
+            on_threads(work.callers(), rounds, &|each| {
                 let stub = stub.clone();
-                move || match work {
-                    MethodWork::Sleeps => stub.sleep(AWHILE).is_ok(),
-                    MethodWork::Computes => stub.compute(AWHILE).is_ok(),
-                }
+                Box::new(move || {
+                    (0..each).all(|_| match work {
+                        MethodWork::Sleeps => stub.sleep(AWHILE).is_ok(),
+                        MethodWork::Computes => stub.compute(AWHILE).is_ok(),
+                    })
+                })
             })
         })
     }
@@ -64,31 +66,27 @@ pub(crate) struct WorkAlone(pub(crate) MethodWork);
 
 impl Probe for WorkAlone {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        on_threads(self.0.at_once(), rounds, || {
-            let work = self.0;
-            move || {
-                match work {
+        let work = self.0;
+        on_threads(work.at_once(), rounds, &|each| {
+            Box::new(move || {
+                (0..each).for_each(|_| match work {
                     MethodWork::Sleeps => rt::sleep(AWHILE),
                     MethodWork::Computes => compute(AWHILE),
-                }
+                });
                 true
-            }
+            })
         })
     }
 }
 
-/// Has so many threads do something `rounds` times in all.
-fn on_threads<F: FnMut() -> bool + Send + 'static>(
-    threads: usize,
-    rounds: u64,
-    make: impl Fn() -> F,
-) -> Result<Sample> {
+/// What a thread does; whether it went well.
+type ThreadBody = Box<dyn FnOnce() -> bool + Send>;
+
+/// Has so many threads do something `rounds` times in all; `body` is given how often each does it.
+fn on_threads(threads: usize, rounds: u64, body: &dyn Fn(u64) -> ThreadBody) -> Result<Sample> {
     let each = rounds.div_ceil(threads as u64);
     let start = rt::now();
-    let start_one = |_| {
-        let mut does = make();
-        Ok(rt::spawn("caller", move || (0..each).all(|_| does()))?)
-    };
+    let start_one = |_| Ok(rt::spawn("caller", body(each))?);
     let all: Vec<JoinHandle<bool>> = (0..threads).map(start_one).collect::<Result<_>>()?;
     let all = all.into_iter().map(|thread| thread.join().ok().filter(|is_done| *is_done));
     all.collect::<Option<Vec<_>>>().context("a call failed")?;

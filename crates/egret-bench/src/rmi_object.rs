@@ -129,14 +129,14 @@ impl BenchObject for Looks {
         }
         let Some(caller) = self.caller.get().cloned() else { return false };
         let crosses = Arc::clone(&self.crosses);
-        let calls = move || {
+        let calls: Box<dyn FnOnce() -> bool + Send> = Box::new(move || {
             while crosses.load(Ordering::Relaxed) {
                 if caller.plain().is_err() {
                     return false;
                 }
             }
             true
-        };
+        });
         *self.crossing.lock() = rt::spawn("crossing", calls).ok();
         self.crossing.lock().is_some()
     }

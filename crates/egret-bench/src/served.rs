@@ -12,9 +12,9 @@ use egret::vi::NicOptions;
 use serde::{Deserialize, Serialize};
 
 use super::duo::WaitMode;
-use super::links;
+use super::links::{self, RunEnds};
 use super::peer::{Follower, PeerFigures, PeerTask};
-use super::side::{PATIENCE, mark};
+use super::side::mark;
 
 /// What the two do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -61,7 +61,8 @@ pub(crate) struct RequestServer {
     pub(crate) links: Links,
     endpoint: Endpoint,
     tally: Arc<RequestTally>,
-    settled: u64,
+    /// The other side says that it is done.
+    ends: RunEnds,
 }
 
 /// What handlers have seen.
@@ -69,8 +70,6 @@ pub(crate) struct RequestServer {
 struct RequestTally {
     came: AtomicU64,
     damaged: AtomicU64,
-    /// How often the other side has said that it is done.
-    settled: AtomicU64,
     /// What is not answered yet.
     held: Mutex<Option<ReplySlot>>,
 }
@@ -114,7 +113,7 @@ impl RequestServer {
                 endpoint.supply(pool.take(task.bytes)?);
             }
         }
-        let served = Self { links, endpoint, tally, settled: 0 };
+        let served = Self { links, endpoint, tally, ends: RunEnds::default() };
         served.handle(task.words, task.bytes);
         Ok(served)
     }
@@ -154,11 +153,12 @@ impl RequestServer {
             }
             request.reply(&[]);
         });
-        self.on(SETTLE, |tally, request| {
+        let told = self.ends.told();
+        self.on(SETTLE, move |tally, request| {
             let came = tally.came.load(Ordering::Relaxed);
             // Who waits for the answer to each of its messages does not say how many.
             let is_all = request.words().is_empty() || request.words() == [came];
-            tally.settled.fetch_add(u64::from(is_all), Ordering::Relaxed);
+            told.fetch_add(u64::from(is_all), Ordering::Relaxed);
             request.reply(&[came]);
         });
     }
@@ -182,10 +182,7 @@ impl RequestServer {
 impl Follower for RequestServer {
     /// Serves until the other side is done.
     fn follow(&mut self, _: u64) -> Result<PeerFigures> {
-        self.settled += 1;
-        let is_done = || self.tally.settled.load(Ordering::Relaxed) >= self.settled;
-        ensure!(self.links.drive(PATIENCE, is_done), "nobody asked for too long");
-        links::finish(&self.links);
+        self.ends.wait_next(&self.links, "nobody asked for too long")?;
         self.check()?;
         Ok(PeerFigures::new())
     }
@@ -218,13 +215,13 @@ pub(crate) const ROOM: u8 = 4;
 /// Answers with the same bytes.
 pub(crate) const ECHO_BYTES: u8 = 5;
 pub(crate) const MARK: u8 = 12;
-/// Is not answered before [`RELEASE`] comes.
+/// Is answered when [`RELEASE`] comes.
 pub(crate) const HOLD: u8 = 6;
-/// Says whether there is a request that is not answered.
+/// Answers whether a request waits for its answer.
 pub(crate) const IS_HELD: u8 = 7;
 pub(crate) const RELEASE: u8 = 8;
-/// Hears that a run of so many messages is over, and says how many came in all: it is asked again
-/// until they are as many.
+/// Answers how many messages came in all; its sender repeats it until all messages of the run
+/// have come.
 pub(crate) const SETTLE: u8 = 3;
 /// Of an answer: no handler, but whoever waits for it.
 const THE_CALL: u8 = 255;

@@ -156,9 +156,8 @@ pub(crate) fn connected(
 }
 
 impl BenchConnection {
-    /// One side of a connection whose other side does the same elsewhere: they
-    /// tell each other their keys.
-    pub(crate) fn met(
+    /// One side of a connection to another process; the two sides send each other their keys.
+    pub(crate) fn exchange_keys(
         vi: Vi,
         mode: Mode,
         pool: &Pool,
@@ -256,7 +255,7 @@ impl BenchConnection {
             self.receive(END)?;
             self.settle()?;
         }
-        have_said(self.vi.nic());
+        acknowledge(self.vi.nic());
         Ok(())
     }
 
@@ -446,10 +445,10 @@ impl BenchConnection {
     }
 }
 
-/// Drives the nic until it has told its peers what it has of them. A network tells
-/// that with the next message, or when there is nothing else to do.
-pub(super) fn have_said(nic: &Nic) {
-    let until = rt::now() + SAID;
+/// Drives the nic until it has acknowledged what it has received. A network acknowledges
+/// with the next message, or when there is nothing else to do.
+pub(super) fn acknowledge(nic: &Nic) {
+    let until = rt::now() + ACKNOWLEDGED;
     let mut polls = 0;
     while polls < POLLS || rt::now() < until {
         polls += 1;
@@ -475,7 +474,7 @@ const WINDOW: usize = 16;
 /// are still to be looked at.
 const SLOTS: usize = WINDOW + 1;
 /// After this, and so many looks, there was nothing else to do.
-const SAID: Duration = Duration::from_millis(1);
+const ACKNOWLEDGED: Duration = Duration::from_millis(1);
 const POLLS: u32 = 64;
 /// The same where messages are counted.
 const MANY: usize = 256;

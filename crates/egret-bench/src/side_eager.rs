@@ -49,16 +49,16 @@ impl BenchConnection {
         Ok(())
     }
 
-    /// Tells the other side that everything of a run has come, if that is not known otherwise.
-    pub(super) fn tell_all_came(&mut self) -> Result<()> {
+    /// Sends the other side that everything of a run has come, if it does not know that otherwise.
+    pub(super) fn confirm_all_came(&mut self) -> Result<()> {
         if self.mode == Mode::Eager {
             self.vi.send_eager(Lane::Talk, END, &[])?;
         }
         Ok(())
     }
 
-    /// Hears that.
-    pub(super) fn hear_all_came(&mut self) -> Result<()> {
+    /// Waits for that message of the other side.
+    pub(super) fn wait_confirmed(&mut self) -> Result<()> {
         if self.mode == Mode::Eager {
             self.vi.drain().wait(1, PATIENCE, |_, _, _| {})?;
         }

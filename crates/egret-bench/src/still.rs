@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::duo::{WaitMode, options};
 use super::peer::{Follower, PeerFigures, PeerTask};
-use super::side::{PATIENCE, have_said};
+use super::side::{PATIENCE, acknowledge};
 
 /// What is looked at.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -121,7 +121,7 @@ fn r#use(vi: &Vi) -> Result<()> {
             vi.send_queue().wait(PATIENCE)?.done()?;
         }
     }
-    have_said(vi.nic());
+    acknowledge(vi.nic());
     Ok(())
 }
 

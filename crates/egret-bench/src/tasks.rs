@@ -23,3 +23,16 @@ pub(crate) const TASKS: &[&dyn NamedTask] = &[
     &served::REQUESTS,
     &still::STILL,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_task_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = TASKS.iter().map(|task| task.name()).collect();
+        assert_eq!(names.len(), TASKS.len());
+    }
+}

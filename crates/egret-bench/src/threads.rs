@@ -7,9 +7,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use super::Suite;
-use super::am::host;
 use super::args::{Common, between_processes};
-use super::duo::{Trusting, WaitMode};
+use super::duo::{Trusting, WaitMode, host};
 use super::machine::{self, BenchCores};
 use super::measure::{Against, Case, Further, Probe, Sample};
 use super::peer::FollowerProcess;

@@ -268,20 +268,8 @@ impl MessageMeasure {
         };
         // What finds no receive is lost.
         let counted = self == Self::Rate || fabric == UDP_DATAGRAMS && bytes <= DATAGRAM;
-        DuoPlan {
-            fabric: fabric.to_owned(),
-            mode,
-            bytes,
-            wait: WaitMode::Spin,
-            trust: Trusting::Isolated,
-            encrypt: None,
-            answers,
-            window: mode.many(counted, bytes),
-            idle: 0,
-            host,
-            to: String::new(),
-            secret: None,
-        }
+        let plan = DuoPlan::new(fabric, bytes, answers);
+        DuoPlan { mode, window: mode.many(counted, bytes), host, ..plan }
     }
 
     const fn name(self) -> &'static str {

@@ -1,4 +1,4 @@
-//! Active messages between two processes: the one that asks.
+//! Active messages between two processes: the one that sends requests.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -24,30 +24,30 @@ use super::served::{
 };
 use super::side::{PATIENCE, fill};
 
-/// The one that asks, and the station of the one that serves.
+/// The one that sends requests, and the station of the one that serves.
 #[derive(Debug)]
 pub(crate) struct RequestSender {
-    asker: Asker,
+    requester: Requester,
     station: PeerStation,
 }
 
 impl RequestSender {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, task: RequestTask) -> Result<Self> {
         let station = peer.open(&REQUESTS, &task, &[])?;
-        let asker = station.run(0, || Asker::far(task, &station.host))?;
-        Ok(Self { asker, station })
+        let requester = station.run(0, || Requester::far(task, &station.host))?;
+        Ok(Self { requester, station })
     }
 }
 
 impl Probe for RequestSender {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        self.station.run(rounds, || self.asker.run(rounds))
+        self.station.run(rounds, || self.requester.run(rounds))
     }
 }
 
-/// The one that asks.
+/// The one that sends requests.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     task: RequestTask,
     remote: RemoteEndpoint,
     _mine: Endpoint,
@@ -59,19 +59,19 @@ pub(crate) struct Asker {
     calls: VecDeque<Call>,
 }
 
-impl Asker {
-    /// Asks another process, which is at `host`.
+impl Requester {
+    /// Sends to another process, which is at `host`.
     fn far(task: RequestTask, host: &str) -> Result<Self> {
         let nic = NicOptions::new(&format!("{}-asks", task.host)).wait(task.wait.of_nic());
         let nic = Fabrics::default().open(&task.fabric, nic)?;
         let mine = links::open(nic)?.bundle().endpoint(0);
         let remote = mine.wait_map(&EndpointName::new(host, NAME, 0), PATIENCE)?;
-        let asker = Self::new(task, remote, mine, None)?;
-        asker.settle()?;
-        Ok(asker)
+        let requester = Self::new(task, remote, mine, None)?;
+        requester.settle()?;
+        Ok(requester)
     }
 
-    /// Asks this process, on one thread.
+    /// Sends to this process, on one thread.
     pub(crate) fn near(task: RequestTask) -> Result<Self> {
         let fabrics = Fabrics::default();
         let nic = fabrics.open(&task.fabric, "asks")?;
@@ -279,7 +279,7 @@ impl Asker {
     }
 }
 
-impl Probe for Asker {
+impl Probe for Requester {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
         match self.task.what {
             RequestMeasure::Requests => self.requests(rounds),
