@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::datapath::why;
-use super::fault;
+use super::fault::{self, Fault, planted};
 use super::lanes::{MessageSink, MessageStart, Window, WindowLane};
 use super::send::Parcel;
 use super::wire::WindowFrame;
@@ -37,7 +37,7 @@ pub(super) const LINGERING_MAX: usize = 256;
 impl ClosingConnection {
     /// Says what is still in the window. `is_last`: of the peer's last word some is here.
     pub(super) fn new(mut window: Window<Parcel>, is_last: bool) -> Self {
-        window.hasten();
+        hasten(&mut window);
         for lane in [WindowLane::Control, WindowLane::Posted, WindowLane::Answers] {
             window.forget_early(lane);
         }
@@ -56,6 +56,13 @@ impl ClosingConnection {
             window.part(now);
         }
         Ok(())
+    }
+}
+
+/// A peer whose messages would have to wait is not waited for.
+fn hasten(window: &mut Window<Parcel>) {
+    if !planted(Fault::LingersOn) {
+        window.hasten();
     }
 }
 
