@@ -10,12 +10,7 @@ use super::{Nic, OpenError, Vi, ViOptions};
 use crate::rt::Deadline;
 
 /// Listens for connections to one service and tag; made by [`Nic::listen`].
-<<<<<<< HEAD
-/// Dropping it stops listening and refuses whoever is waiting.
-/// The [module](super) has an example.
-=======
-/// Dropping it stops listening and refuses the peers that wait.
->>>>>>> part-net
+/// Dropping it stops listening and refuses the peers that wait. The [module](super) has an example.
 #[derive(Debug)]
 pub struct Listener {
     nic: Nic,
