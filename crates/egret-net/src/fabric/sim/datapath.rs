@@ -210,7 +210,7 @@ impl DataPath {
         self.patience = PATIENCE_MIN;
         match body {
             FrameBody::Item(counts, number, item) => {
-                self.receiver.arrive(number, item, out.has(Fault::Overtakes));
+                self.receiver.arrive(number, item, out);
                 self.receiver.take(&mut self.sender, &mut self.eager, out)?;
                 self.hear(counts, out);
                 // A message that is to be placed is answered for then, unless the sender only
@@ -223,7 +223,7 @@ impl DataPath {
             FrameBody::Ack(counts) => self.hear(counts, out),
             FrameBody::Ping(counts, sent) => {
                 self.hear(counts, out);
-                if !self.reliability.is_reliable() && !out.has(Fault::CountsDrained) {
+                if self.may_have_lost(out) {
                     self.eager.asked(sent);
                 }
                 out.frames.push(FrameBody::Ack(self.counts()));
@@ -242,6 +242,11 @@ impl DataPath {
             | FrameBody::Gone(_) => {}
         }
         Ok(())
+    }
+
+    /// Whether messages that are not here by now are lost.
+    fn may_have_lost(&self, out: &EndOutput<'_>) -> bool {
+        !self.reliability.is_reliable() && !out.has(Fault::CountsDrained)
     }
 
     fn hear(&mut self, counts: SimCounts, out: &mut EndOutput<'_>) {
@@ -289,7 +294,7 @@ impl DataPath {
             return Ok(());
         }
         let asking_since = *self.asking_since.get_or_insert(out.now);
-        if out.now - asking_since >= DEAD_AFTER && !out.has(Fault::NeverDies) {
+        if is_dead(asking_since, out) {
             return Err(ViError::PeerDied { why: "it has not answered for 5 s" });
         }
         let long_ago = Instant::from_nanos(out.now.as_nanos().saturating_sub(nanos(PATIENCE_MIN)));
@@ -314,13 +319,14 @@ impl DataPath {
         self.receiver.place_all(out);
         let all = self.sender.outbox.drain().into_iter().chain(self.receiver.drain());
         for posted in all {
-            if out.has(Fault::ForgetsBuffers) {
-                std::mem::forget(posted);
-            } else {
-                posted.fail(why.clone(), out.notices);
-            }
+            out.fail(posted, why.clone());
         }
     }
+}
+
+/// Whether the peer has answered nothing for too long.
+fn is_dead(asking_since: Instant, out: &EndOutput<'_>) -> bool {
+    out.now - asking_since >= DEAD_AFTER && !out.has(Fault::NeverDies)
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -94,8 +94,7 @@ impl SimEager {
     /// The peer says how far it has drained.
     pub(super) fn hear(&mut self, drained: [u64; 2], planted: Option<Fault>) {
         for (lane, drained) in self.lanes.iter_mut().zip(drained) {
-            let before = if Fault::DrainedFalls.is_in(planted) { 0 } else { lane.heard };
-            lane.heard = before.max(drained.min(lane.sent));
+            lane.hear(drained, planted);
         }
         self.waits &= self.lanes.iter().any(|lane| lane.heard < lane.sent);
     }
@@ -103,33 +102,26 @@ impl SimEager {
     /// A message has arrived. Without room for it, which an unreliable peer does not ask for,
     /// it is dropped.
     pub(super) fn arrive(&mut self, record: EagerRecord, out: &mut EndOutput<'_>) {
-        let is_mistaken = out.has(Fault::LaneMistaken);
-        let lane = &mut self.lanes[record.lane as usize ^ usize::from(is_mistaken)];
+        let lane = &mut self.lanes[out.lane(record.lane)];
         if lane.arrived.len() as u64 >= WINDOW {
-            self.dropped += u64::from(!out.has(Fault::DropsUncounted));
+            self.dropped += out.dropped(1);
             return;
         }
-        if out.has(Fault::DrainedEarly) {
-            lane.drained = lane.drained.max(record.position);
-        }
-        match out.has(Fault::LaneTurned) {
-            true => lane.arrived.push_front(record),
-            false => lane.arrived.push_back(record),
-        }
+        lane.push(record, out);
         out.arrived = true;
+    }
+
+    /// Talk first.
+    fn lanes_in_order(&mut self, planted: Option<Fault>) -> [&mut SimLane; 2] {
+        let [talk, bulk] = &mut self.lanes;
+        if Fault::BulkFirst.is_in(planted) { [bulk, talk] } else { [talk, bulk] }
     }
 
     /// The oldest message that was not drained, of the more urgent lane first.
     pub(super) fn take(&mut self, planted: Option<Fault>) -> Option<EagerRecord> {
-        let [talk, bulk] = &mut self.lanes;
-        let is_turned = Fault::BulkFirst.is_in(planted);
-        let lanes = if is_turned { [bulk, talk] } else { [talk, bulk] };
-        lanes.into_iter().find_map(|lane| {
+        self.lanes_in_order(planted).into_iter().find_map(|lane| {
             let record = lane.arrived.pop_front()?;
-            lane.drained = match Fault::CountsDrained.is_in(planted) {
-                true => lane.drained + 1,
-                false => lane.drained.max(record.position),
-            };
+            lane.drain(record.position, planted);
             lane.settle();
             Some(record)
         })
@@ -150,6 +142,28 @@ impl SimEager {
 }
 
 impl SimLane {
+    /// The peer says how far it has drained, perhaps by a frame that was overtaken.
+    fn hear(&mut self, drained: u64, planted: Option<Fault>) {
+        let before = if Fault::DrainedFalls.is_in(planted) { 0 } else { self.heard };
+        self.heard = before.max(drained.min(self.sent));
+    }
+
+    /// The message with this position is drained.
+    fn drain(&mut self, position: u64, planted: Option<Fault>) {
+        let counts = Fault::CountsDrained.is_in(planted);
+        self.drained = if counts { self.drained + 1 } else { self.drained.max(position) };
+    }
+
+    fn push(&mut self, record: EagerRecord, out: &EndOutput<'_>) {
+        if out.has(Fault::DrainedEarly) {
+            self.drained = self.drained.max(record.position);
+        }
+        match out.has(Fault::LaneTurned) {
+            true => self.arrived.push_front(record),
+            false => self.arrived.push_back(record),
+        }
+    }
+
     /// With nothing left to drain, the peer hears that it need not wait for what it had sent when
     /// it asked.
     fn settle(&mut self) {

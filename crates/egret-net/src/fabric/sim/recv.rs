@@ -54,8 +54,8 @@ impl Receiver {
     }
 
     /// An item arrived. Out of turn it is kept, twice it is ignored.
-    pub(super) fn arrive(&mut self, number: u64, item: StreamItem, planted_overtaking: bool) {
-        let number = if planted_overtaking { self.taken } else { number };
+    pub(super) fn arrive(&mut self, number: u64, item: StreamItem, out: &EndOutput<'_>) {
+        let number = out.turn(number, self.taken);
         if (self.taken..self.taken + EARLY_MAX).contains(&number) {
             self.early.entry(number).or_insert(item);
         }
@@ -75,18 +75,26 @@ impl Receiver {
                 StreamItem::Begin { .. } | StreamItem::WriteEnd { notify: Some(_), .. }
             );
             if needs_receive && self.receives.is_empty() {
-                if !out.has(Fault::IgnoresReceives) {
-                    return self.overtake(sender, eager, out);
+                if self.drops_unreceived(out) {
+                    continue;
                 }
-                self.early.remove(&self.taken);
-                self.taken += 1;
-                continue;
+                return self.overtake(sender, eager, out);
             }
             let Some(item) = self.early.remove(&self.taken) else { return Ok(()) };
             self.taken += 1;
             self.apply(item, sender, eager, out)?;
         }
         Ok(())
+    }
+
+    /// Whether an item is dropped that needs a receive: never, unless a fault is planted.
+    fn drops_unreceived(&mut self, out: &EndOutput<'_>) -> bool {
+        let drops = out.has(Fault::IgnoresReceives);
+        if drops {
+            self.early.remove(&self.taken);
+            self.taken += 1;
+        }
+        drops
     }
 
     /// A message waits for a receive. Eager messages, and what belongs to remote reads and
@@ -144,10 +152,7 @@ impl Receiver {
                 sender.outbox.answered(id, result, out.notices)
             }
             StreamItem::Write { to, len } => {
-                let result = match out.keys.check(&to, len, true) {
-                    Err(AccessError::OutOfBounds { .. }) if out.has(Fault::IgnoresBounds) => Ok(()),
-                    result => result,
-                };
+                let result = out.access(out.keys.check(&to, len, true));
                 self.write = Some(IncomingWrite { to, result });
                 Ok(())
             }
@@ -185,8 +190,7 @@ impl Receiver {
         if bytes.len() as u64 > left {
             return Err(ViError::Protocol("more bytes than the message announced"));
         }
-        let kept = bytes.len() - usize::from(out.has(Fault::LosesLastByte) && bytes.len() > 1);
-        incoming.posted.descriptor_mut().scatter(incoming.got, &bytes[..kept]);
+        incoming.posted.descriptor_mut().scatter(incoming.got, out.chunk(bytes));
         incoming.got += bytes.len() as u64;
         if incoming.got == incoming.len {
             self.placing.push_back(self.incoming.take());
@@ -205,10 +209,7 @@ impl Receiver {
         let IncomingWrite { to, result } = self.write.as_mut().ok_or(stray)?;
         if result.is_ok() {
             let place = to.key.at(to.offset.saturating_add(offset));
-            match out.keys.write(&place, bytes) {
-                Err(AccessError::OutOfBounds { .. }) if out.has(Fault::IgnoresBounds) => {}
-                written => *result = written,
-            }
+            *result = out.access(out.keys.write(&place, bytes));
         }
         Ok(())
     }

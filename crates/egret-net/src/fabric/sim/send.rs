@@ -56,11 +56,16 @@ impl Sender {
 
     /// Emits an eager message, which has a window of its own.
     pub(super) fn push_eager(&mut self, record: EagerRecord, out: &mut EndOutput<'_>) {
-        let is_bulk = self.outbox.current.is_some() || !self.held.is_empty();
-        if is_bulk && out.has(Fault::TalkWaits) {
+        if self.must_hold(out) {
             return self.held.push(record);
         }
         self.emit(StreamItem::Eager(record), out);
+    }
+
+    /// Whether an eager message waits: never, unless a fault is planted.
+    fn must_hold(&self, out: &EndOutput<'_>) -> bool {
+        let is_bulk = self.outbox.current.is_some() || !self.held.is_empty();
+        is_bulk && out.has(Fault::TalkWaits)
     }
 
     fn emit(&mut self, item: StreamItem, out: &mut EndOutput<'_>) {
@@ -104,7 +109,7 @@ impl Sender {
         if let Some(current) = self.outbox.current.take() {
             return Some(self.next_of(current, out));
         }
-        let receives = if out.has(Fault::IgnoresReceives) { u64::MAX } else { self.peer.receives };
+        let receives = out.receives(self.peer.receives);
         let posted = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives))?;
         Some(self.begin(posted, out))
     }
@@ -119,11 +124,7 @@ impl Sender {
             return item;
         }
         self.outbox.messages += 1;
-        let tag = if out.has(Fault::ShortTag) {
-            descriptor.tag() & 0xffff_ffff
-        } else {
-            descriptor.tag()
-        };
+        let tag = out.tag(descriptor.tag());
         let bytes = piece(&posted, 0);
         let item = StreamItem::Begin {
             len,
@@ -164,12 +165,18 @@ impl Sender {
     ) {
         if offset < posted.descriptor().len() {
             self.outbox.current = Some(OutgoingTransfer { posted, offset });
-        } else if out.has(Fault::CompletesEarly) {
-            let (len, tag) = (posted.descriptor().len(), posted.descriptor().tag());
-            posted.complete(len, tag, out.notices);
         } else {
-            self.outbox.went(posted, offset, self.next_item);
+            self.wait_for_counts(posted, out);
         }
+    }
+
+    /// A send completes when the peer's counts say that it may.
+    fn wait_for_counts(&mut self, posted: Posted, out: &mut EndOutput<'_>) {
+        let (len, tag) = (posted.descriptor().len(), posted.descriptor().tag());
+        if out.has(Fault::CompletesEarly) {
+            return posted.complete(len, tag, out.notices);
+        }
+        self.outbox.went(posted, len, self.next_item);
     }
 
     /// The next item of an answer; what is left of it waits for its turn.
