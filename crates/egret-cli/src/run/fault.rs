@@ -35,3 +35,21 @@ egret::__private::net::faults! {
         Boundless,
     }
 }
+
+/// The bytes that are passed on of those that have come.
+#[inline]
+pub(super) fn passed(whole: usize, come: usize) -> usize {
+    if planted(Fault::HalfLines) { come } else { whole }
+}
+
+/// What is given of the bytes behind the last newline.
+#[inline]
+pub(super) fn tail(bytes: usize) -> usize {
+    if planted(Fault::TailDropped) { 0 } else { bytes }
+}
+
+/// Whether the exit code of a process that failed is that of the job.
+#[inline]
+pub(super) fn sets_exit_code(is_cause: bool) -> bool {
+    is_cause || planted(Fault::LastCode)
+}

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::buffer::spare_capacity;
 use rustix::io::read;
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 
 /// What came and was not passed on.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl LineBuffer {
     pub(crate) fn fill(&mut self, from: impl AsFd) -> io::Result<usize> {
         // More than ever waits, so there always is room.
         let room = LINE_MAX + 1;
-        if self.bytes.capacity() < room || planted(Fault::Boundless) {
+        if self.lacks(room) {
             self.bytes.reserve_exact(room);
         }
         Ok(read(from, spare_capacity(&mut self.bytes))?)
@@ -29,16 +29,22 @@ impl LineBuffer {
     /// [`LINE_MAX`].
     pub(crate) fn pass<E>(&mut self, to: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let whole = self.bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let is_long = self.bytes.len() >= LINE_MAX && !planted(Fault::Boundless);
-        let all = whole == 0 && is_long || planted(Fault::HalfLines);
-        let count = if all { self.bytes.len() } else { whole };
-        self.give(count, to)
+        let count = if whole == 0 && self.is_long() { self.bytes.len() } else { whole };
+        self.give(fault::passed(count, self.bytes.len()), to)
     }
 
     /// Gives all that is left, as there will be no more.
     pub(crate) fn end<E>(&mut self, to: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let count = if planted(Fault::TailDropped) { 0 } else { self.bytes.len() };
-        self.give(count, to)
+        self.give(fault::tail(self.bytes.len()), to)
+    }
+
+    /// Whether a line is so long that it is passed on before its end.
+    fn is_long(&self) -> bool {
+        self.bytes.len() >= LINE_MAX && !planted(Fault::Boundless)
+    }
+
+    fn lacks(&self, room: usize) -> bool {
+        self.bytes.capacity() < room || planted(Fault::Boundless)
     }
 
     fn give<E>(&mut self, count: usize, to: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<(), E> {

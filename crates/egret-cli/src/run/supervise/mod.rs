@@ -15,7 +15,7 @@ use std::time::Duration;
 use egret::rt::Instant;
 use rustix::process::Signal;
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::signals;
 use super::status::{Status, signalled};
 
@@ -127,9 +127,7 @@ impl Supervisor {
                 Vec::new()
             }
             SupervisorEvent::Signal(signal) => self.signalled(signal, now),
-            SupervisorEvent::GuardGone if planted(Fault::GuardForgotten) => Vec::new(),
-            SupervisorEvent::GuardGone if self.cause == JobEndCause::GuardGone => Vec::new(),
-            SupervisorEvent::GuardGone => self.end(JobEndCause::GuardGone, now),
+            SupervisorEvent::GuardGone => self.guard_gone(now),
             SupervisorEvent::Alone => self.alone(),
             SupervisorEvent::Tick => self.tick(now),
         }
@@ -164,27 +162,42 @@ impl Supervisor {
         for (rank, status) in ended.into_iter().filter(|(_, status)| status.is_failure()) {
             actions.extend(self.failed(rank, status, now));
         }
-        let none_runs = !self.running.contains(&true);
-        if none_runs && planted(Fault::LeftBehind) {
-            actions.extend(self.finish());
-        } else if none_runs && self.phase == JobPhase::Running {
-            // Time to end by itself for what they started, as a `tee` at the end of a pipe.
-            self.phase = JobPhase::Ending { kill_at: now + AFTER_TERM };
-        } else if none_runs && matches!(self.phase, JobPhase::Grace { .. }) {
-            actions.extend(self.end(JobEndCause::Failed, now));
+        if !self.running.contains(&true) {
+            actions.extend(self.all_exited(now));
         }
         actions
     }
 
+    /// No process of the job runs any more; what they started may.
+    fn all_exited(&mut self, now: Instant) -> Vec<Action> {
+        match self.phase {
+            _ if planted(Fault::LeftBehind) => self.finish(),
+            // Time to end by itself for what they started, as a `tee` at the end of a pipe.
+            JobPhase::Running => {
+                self.phase = JobPhase::Ending { kill_at: now + AFTER_TERM };
+                Vec::new()
+            }
+            JobPhase::Grace { .. } => self.end(JobEndCause::Failed, now),
+            _ => Vec::new(),
+        }
+    }
+
+    fn guard_gone(&mut self, now: Instant) -> Vec<Action> {
+        if self.cause == JobEndCause::GuardGone || planted(Fault::GuardForgotten) {
+            return Vec::new();
+        }
+        self.end(JobEndCause::GuardGone, now)
+    }
+
     fn failed(&mut self, rank: u32, status: Status, now: Instant) -> Vec<Action> {
         let is_cause = self.is_cause(rank, status);
-        if is_cause || planted(Fault::LastCode) {
+        if fault::sets_exit_code(is_cause) {
             self.first = Some((rank, status));
         }
         if is_cause && self.cause == JobEndCause::Failed {
             return vec![Action::Tell(format!("rank {rank} {status} before that"))];
         }
-        if self.phase != JobPhase::Running || planted(Fault::OthersGoOn) {
+        if !self.ends_others() {
             return Vec::new();
         }
         let time = self.timeout_at.map_or(self.grace, |at| self.grace.min(at - now));
@@ -196,13 +209,23 @@ impl Supervisor {
             (others, false) => format!("; the other {others} have {time:?} to finish"),
         };
         let mut actions = self.tell(format!("rank {rank} {status}{rest}"));
-        if time.is_zero() || self.running().count() == 0 || planted(Fault::NoGrace) {
+        if !self.has_grace(time) {
             actions.extend(self.end(JobEndCause::Failed, now));
         } else {
             self.cause = JobEndCause::Failed;
             self.phase = JobPhase::Grace { time, end_at: now.checked_add(time) };
         }
         actions
+    }
+
+    /// Whether a failure ends the other processes: no failure before has.
+    fn ends_others(&self) -> bool {
+        self.phase == JobPhase::Running && !planted(Fault::OthersGoOn)
+    }
+
+    /// Whether other processes run that have time to finish.
+    fn has_grace(&self, time: Duration) -> bool {
+        !time.is_zero() && self.running().count() > 0 && !planted(Fault::NoGrace)
     }
 
     /// Tells people about a failure, unless it is that nobody reads any more: whoever did wants
@@ -234,10 +257,15 @@ impl Supervisor {
         }
     }
 
-    fn signalled(&mut self, signal: Signal, now: Instant) -> Vec<Action> {
+    /// Whether somebody asks to end the job whose processes are ending already.
+    fn is_second(&self, signal: Signal) -> bool {
         let is_told = !matches!(self.phase, JobPhase::Running | JobPhase::Grace { .. });
         let again = matches!(signal, Signal::INT | Signal::QUIT) && is_told;
-        if again && !planted(Fault::SecondPassedOn) {
+        again && !planted(Fault::SecondPassedOn)
+    }
+
+    fn signalled(&mut self, signal: Signal, now: Instant) -> Vec<Action> {
+        if self.is_second(signal) {
             self.hurried = true;
             return self.kill(now);
         }
