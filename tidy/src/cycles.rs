@@ -29,8 +29,9 @@ const FOLDERS: &[(&str, &[&str])] = &[
 const LISTED: &[(&str, &[&str], &str)] = &[
     (
         "crates/egret-stream/src/",
-        &["__private", "carried", "describe", "dynamic", "impls", "reader", "wire", "writer"],
-        "the trait of values as streams, its reader and writer, and what values they know",
+        &["describe", "dynamic", "reader", "wire", "writer"],
+        "the trait of values as streams, what describes, reads and writes them, and the names of types \
+         that a reader and a writer keep",
     ),
     (
         "crates/egret-node/src/",

@@ -3,8 +3,6 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-pub use inventory;
-
 pub use crate::carried::{Carries, CarryProof, Elements, MethodCaller, fingerprint_by};
 use crate::error::WireError;
 use crate::fault::{Fault, planted};

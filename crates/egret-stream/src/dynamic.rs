@@ -33,6 +33,9 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
 
+#[doc(hidden)]
+pub use inventory;
+
 use crate::describe::{Schema, fingerprint};
 use crate::error::WireError;
 use crate::fault::{Fault, planted};
@@ -333,7 +336,7 @@ impl KnownType {
             });
         };
         let (theirs, ours) = (self.fingerprint, (entry.fingerprint)());
-        if theirs != ours && !planted(Fault::AnyStructure) {
+        if differ(theirs, ours) {
             let words = self.schema.as_ref().and_then(|there| (entry.schema)().difference(there));
             let difference = words.unwrap_or_else(|| {
                 format!("its fingerprint is {theirs:016x} there and {ours:016x} here")
@@ -386,6 +389,10 @@ fn explained(r: &mut Reader<'_>) -> Result<(), Stop> {
     };
     r.names().known.push(KnownType { id: None, name, fingerprint, schema: None, entry: None });
     Ok(())
+}
+
+fn differ(theirs: u64, ours: u64) -> bool {
+    theirs != ours && !planted(Fault::AnyStructure)
 }
 
 /// How many types a connection may announce.
@@ -448,6 +455,6 @@ macro_rules! entry {
 #[macro_export]
 macro_rules! register {
     ($($type:ty as $wanted:ty),+ $(,)?) => {$(
-        $crate::__private::inventory::submit! { $crate::entry!($type as $wanted) }
+        $crate::dynamic::inventory::submit! { $crate::entry!($type as $wanted) }
     )+};
 }

@@ -5,6 +5,18 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+/// What of a value that was tried stays in a stream.
+pub(crate) fn stays(is_whole: bool) -> bool {
+    is_whole || planted(Fault::HalfWritten)
+}
+
+/// The next chunk of a stream.
+#[inline]
+pub(crate) fn chunk(next: &[u8], position: usize) -> &[u8] {
+    let is_short = planted(Fault::LostAtSplit) && position > 0 && next.len() > 1;
+    if is_short { &next[1..] } else { next }
+}
+
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {

@@ -3,7 +3,7 @@
 use egret_net::buf::Buf;
 
 use crate::error::WireError;
-use crate::fault::{Fault, planted};
+use crate::fault;
 use crate::reader::Reader;
 use crate::wire::Wire;
 use crate::writer::{ShortWriter, Writer};
@@ -90,7 +90,7 @@ impl Page {
     fn write_long<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WireError> {
         let mut writer: Writer<'_> = std::mem::take(&mut self.spare);
         let done = writer.within(self.at, self.buf.len(), value);
-        if done.is_ok() || planted(Fault::HalfWritten) {
+        if fault::stays(done.is_ok()) {
             let len = writer.len() - self.at;
             writer.copy_to(&mut self.buf.bytes_mut()[self.at..][..len]);
             self.at += len;

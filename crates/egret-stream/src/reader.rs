@@ -3,6 +3,7 @@
 mod budget;
 mod parts;
 mod rest;
+mod shared;
 
 use std::fmt;
 
@@ -14,6 +15,7 @@ use crate::wire::{FromWire, Stop};
 use budget::MemoryBudget;
 pub use budget::{MEMORY_BYTES, MEMORY_FACTOR};
 pub use rest::{ShortReader, read};
+pub(crate) use shared::{build_arc, build_rc};
 
 /// Reads values from memory of lifetime `'a`, from which they may borrow.
 ///

@@ -22,6 +22,12 @@ struct SharedAddress {
     is_open: bool,
 }
 
+impl SharedAddress {
+    fn is_at(&self, address: usize) -> bool {
+        self.address == address && !planted(Fault::Unshared)
+    }
+}
+
 /// What a writer knows of a shared value.
 pub(crate) enum SharedProgress {
     /// It was not met before and is now, under this number.
@@ -47,7 +53,7 @@ impl WrittenShares {
         let mut slot = hash(address) & mask;
         while let Some(index) = self.slots[slot].checked_sub(1) {
             let met = &self.met[index as usize];
-            if met.address == address && !planted(Fault::Unshared) {
+            if met.is_at(address) {
                 return match (met.name == name, met.is_open) {
                     (false, _) => Err(met.name),
                     (true, true) => Ok(SharedProgress::Open(index)),

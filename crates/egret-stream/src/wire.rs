@@ -298,7 +298,7 @@ pub trait FromWire<'a>: Wire + Sized {
     where
         Self: 'static,
     {
-        crate::impls::rc::build(r, id)
+        crate::reader::build_rc(r, id)
     }
 
     /// As [`read_shared_rc`](Self::read_shared_rc).
@@ -310,7 +310,7 @@ pub trait FromWire<'a>: Wire + Sized {
     where
         Self: 'static,
     {
-        crate::impls::arc::build(r, id)
+        crate::reader::build_arc(r, id)
     }
 }
 

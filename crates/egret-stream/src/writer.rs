@@ -10,7 +10,7 @@ use egret_net::vi::{Descriptor, Segment};
 use crate::depth::Floor;
 use crate::dynamic::Names;
 use crate::error::WireError;
-use crate::fault::{Fault, planted};
+use crate::fault;
 use crate::share::WrittenShares;
 use crate::wire::{Bulk, Stop, Wire, Written};
 use room::SHORT_MAX;
@@ -335,7 +335,7 @@ impl<'w> Writer<'w> {
 
     #[cold]
     fn undo(&mut self, mark: &Mark, _: Stop) -> WireError {
-        if self.own.chunk == 0 && !planted(Fault::HalfWritten) {
+        if !fault::stays(self.own.chunk > 0) {
             self.own.at = mark.at;
             self.own.ahead = mark.ahead;
             self.pieces.truncate(mark.pieces);

@@ -49,8 +49,7 @@ impl<'g> Check<'g> {
             return planted(Fault::PastTheEnd);
         }
         let place = arena.slots.start / slot::ALIGN + reference.index() as usize * words;
-        let is_class = T::is_class(arena.id, arena.class) || planted(Fault::AnyClass);
-        is_class && self.words.get(place).is_some_and(|header| *header == reference.head())
+        is_of::<T>(arena) && self.words.get(place).is_some_and(|header| *header == reference.head())
     }
 
     /// Looks at everything.
@@ -111,10 +110,7 @@ impl<'g> Check<'g> {
         if T::REFS {
             value.refs(self)?;
         }
-        if T::CHECKED
-            && !planted(Fault::Unchecked)
-            && let Err(why) = value.check()
-        {
+        if let Err(why) = own_check(value) {
             let offset = self.offset(ptr::from_ref(value).cast());
             return Err(GraphRefusal::at(
                 offset,
@@ -125,11 +121,32 @@ impl<'g> Check<'g> {
     }
 
     #[cold]
+    fn refuse<T: Object>(&self, bytes: &[u8]) -> Checked<()> {
+        if planted(Fault::AnyBits) { Ok(()) } else { Err(self.no_value::<T>(bytes)) }
+    }
+
+    #[cold]
     fn no_value<T: Object>(&self, bytes: &[u8]) -> Box<GraphRefusal> {
         let (offset, what) = T::fault(bytes);
         let at = self.offset(bytes.as_ptr()) + offset;
         GraphRefusal::at(at, GraphDefect::Value { name: short_name::<T>(), what })
     }
+}
+
+#[inline]
+fn is_of<T: Target + ?Sized>(arena: &Arena) -> bool {
+    T::is_class(arena.id, arena.class) || planted(Fault::AnyClass)
+}
+
+/// What a value says of itself.
+#[inline]
+fn own_check<T: Object>(value: &T) -> Result<(), String> {
+    if T::CHECKED && !planted(Fault::Unchecked) { value.check() } else { Ok(()) }
+}
+
+/// Whether a slice begins behind the one before.
+fn is_apart(start: usize, free: usize) -> bool {
+    start >= free || planted(Fault::Overlapping)
 }
 
 /// Checks the objects of a class; gives how many slots have none.
@@ -157,8 +174,7 @@ pub(super) fn each<T: Object>(check: &mut Check<'_>, class: usize, slots: &[u8])
         let bytes = &slot[slot::HEADER..slot::HEADER + size_of::<T>()];
         match flat::view::<T>(bytes) {
             Some(value) => check.value(value)?,
-            None if planted(Fault::AnyBits) => {}
-            None => return Err(check.no_value::<T>(bytes)),
+            None => check.refuse::<T>(bytes)?,
         }
     }
     Ok(empty)
@@ -205,9 +221,8 @@ fn spans<'g>(
     for slot in slots.chunks_exact(slot::SPAN_STRIDE) {
         let is_object = check.has_object(slot, class)?;
         let (start, count) = slot::span(slot).unwrap_or_default();
-        let is_apart = start >= free || planted(Fault::Overlapping);
         let end = start + count * size;
-        if !is_apart || end > data.len() {
+        if !is_apart(start, free) || end > data.len() {
             let reason = GraphDefect::Span { count: u32::try_from(count).unwrap_or(u32::MAX) };
             return Err(GraphRefusal::at(check.offset(slot[slot::HEADER..].as_ptr()), reason));
         }

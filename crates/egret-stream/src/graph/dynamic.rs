@@ -192,7 +192,7 @@ macro_rules! graph_dynamic {
 macro_rules! graph_register {
     ($($Type:ty as dyn $Trait:path),+ $(,)?) => {$(
         impl $crate::graph::IsA<dyn $Trait> for $Type {}
-        $crate::__private::inventory::submit! {
+        $crate::dynamic::inventory::submit! {
             $crate::graph::dynamic::ObjectEntry::new::<$Type, dyn $Trait>(
                 &$crate::graph::dynamic::ObjectFinders {
                     find: |store, reference| {

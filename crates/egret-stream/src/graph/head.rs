@@ -172,7 +172,7 @@ fn apart(arenas: &[Arena]) -> Result<(), Box<GraphRefusal>> {
     let mut free = bytes(arenas.len());
     for place in places {
         let extent = extent(*place);
-        if extent.start < free && !planted(Fault::PartsOverlap) {
+        if overlaps(extent.start, free) {
             let number = usize::from(*place / 2);
             let part = if place.is_multiple_of(2) { ArenaPart::Slots } else { ArenaPart::Data };
             return Err(misplaced(number, &arenas[number].class.name, part));
@@ -180,6 +180,11 @@ fn apart(arenas: &[Arena]) -> Result<(), Box<GraphRefusal>> {
         free = extent.end();
     }
     Ok(())
+}
+
+/// Whether a part begins before the one before it ends.
+fn overlaps(start: usize, free: usize) -> bool {
+    start < free && !planted(Fault::PartsOverlap)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -7,6 +7,7 @@
 //! all accesses to the class share, and the object's own.
 
 use std::any::TypeId;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytemuck::cast_slice_mut;
@@ -69,8 +70,7 @@ impl Store {
             false => self.block.part(unforeseen(reference), id, at, words)?,
         };
         let (header, value) = slot.split_first()?;
-        // It lives, is the one that was meant, and the class is the reference's.
-        if *header != reference.head() && !planted(Fault::Stale) {
+        if !is_meant(*header, reference) {
             return None;
         }
         flat::view_words(value)
@@ -155,11 +155,7 @@ impl Store {
     }
 
     /// Where the elements of a slice are in the block.
-    fn span<T: ?Sized + 'static>(
-        &self,
-        reference: Ref<T>,
-        size: usize,
-    ) -> Option<std::ops::Range<usize>> {
+    fn span<T: ?Sized + 'static>(&self, reference: Ref<T>, size: usize) -> Option<Range<usize>> {
         let arena = self.arenas.get(usize::from(reference.class()))?;
         if arena.id != TypeId::of::<T>() {
             return None;
@@ -343,8 +339,7 @@ impl Store {
         let index = arena.free(self.block.bytes()).pop()?;
         let at = arena.at(index, stride)?;
         let last = slot::stamp(slot::header(self.block.bytes().get(at..)?)?);
-        // Another than that of a copy of this graph, half of the time.
-        let stamp = if planted(Fault::SameStamp) { last } else { (last + 1).max(self.seed) };
+        let stamp = stamp_after(last, self.seed);
         let reference = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
         arena.empty -= 1;
         Some((at, reference))
@@ -393,11 +388,15 @@ impl Store {
         extent.start = start;
         extent.room = room;
         self.end = start + room;
+        self.move_part(from, start);
+        self.set_run(class);
+    }
+
+    fn move_part(&mut self, from: Range<usize>, start: usize) {
         if start != from.start && !planted(Fault::LeftBehind) {
             self.block.bytes_mut().copy_within(from.clone(), start);
             self.block.bytes_mut()[from].fill(0);
         }
-        self.set_run(class);
     }
 
     /// Moves everything to another block, with `room` for one part.
@@ -430,6 +429,18 @@ impl Store {
 fn place<T>(reference: Ref<T>) -> (usize, usize) {
     let words = slot::stride(size_of::<T>()) / slot::ALIGN;
     (reference.index() as usize * words, words)
+}
+
+/// Whether the object lives, is the one that was meant, and its class is the reference's.
+#[inline(always)]
+fn is_meant<T: Object>(header: u64, reference: Ref<T>) -> bool {
+    header == reference.head() || planted(Fault::Stale)
+}
+
+/// The stamp of an object in the place of one with the stamp `last`: another than that of a copy of this
+/// graph, half of the time.
+fn stamp_after(last: u32, seed: u32) -> u32 {
+    if planted(Fault::SameStamp) { last } else { (last + 1).max(seed) }
 }
 
 /// The class of an object whose type has another number in this graph than it had first.

@@ -5,10 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
-use super::{arc, rc};
 use crate::describe::Describe;
 use crate::error::{Invalid, WireError};
-use crate::reader::Reader;
+use crate::reader::{Reader, build_arc, build_rc};
 use crate::share::SharedState;
 use crate::wire::{Boxed, FromWire, Stop, Wire, WireSize, Written};
 use crate::writer::Writer;
@@ -81,7 +80,7 @@ macro_rules! cells {
             where
                 Self: 'static,
             {
-                let Some(blank) = Self::blank() else { return rc::build(r, id) };
+                let Some(blank) = Self::blank() else { return build_rc(r, id) };
                 let shared = Rc::new(blank);
                 let unravel = |state: &SharedState| {
                     if let Some(shared) = Self::rc_of(state) {
@@ -96,7 +95,7 @@ macro_rules! cells {
             where
                 Self: 'static,
             {
-                let Some(blank) = Self::blank() else { return arc::build(r, id) };
+                let Some(blank) = Self::blank() else { return build_arc(r, id) };
                 let shared = Arc::new(blank);
                 let unravel = |state: &SharedState| {
                     if let Some(shared) = Self::arc_of(state) {

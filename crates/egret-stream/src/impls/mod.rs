@@ -11,7 +11,6 @@ mod tuple;
 
 pub use map::canonical;
 pub use number::{give_elements, give_vec, read_cow};
-pub(crate) use shared::{arc, rc};
 
 /// Writes `bytes` to the front of `run`.
 #[inline(always)]

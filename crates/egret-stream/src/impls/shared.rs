@@ -2,7 +2,6 @@
 //! again.
 
 use std::any::type_name;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::describe::Describe;
 use crate::error::WireError;
@@ -48,33 +47,9 @@ fn write<'w, T: Wire + ?Sized>(
 macro_rules! shared {
     ($($name:ident $shared:ident $std:path, $read:ident $state:ident $of:ident
         $(, $give:item)?;)*) => {$(
-        pub(crate) mod $name {
+        mod $name {
             use super::*;
             use $std::{$shared, Weak};
-
-            /// Reads a value of which there can be weak references within itself.
-            ///
-            /// `new_cyclic` wants a value of its closure. Where reading fails there is
-            /// none, and the only way out is to unwind to here; no message is printed
-            /// and no hook runs. A program that aborts instead cannot have such
-            /// references.
-            pub(crate) fn build<'a, T: FromWire<'a> + 'static>(
-                r: &mut Reader<'a>,
-                id: usize,
-            ) -> Result<$shared<T>, Stop> {
-                if cfg!(panic = "abort") {
-                    return T::read(r).map($shared::new);
-                }
-                let read = |weak: &Weak<T>| {
-                    r.shared().set_weak(id, Box::new(weak.clone()));
-                    T::read(r).unwrap_or_else(|stop| resume_unwind(Box::new(stop)))
-                };
-                let built = catch_unwind(AssertUnwindSafe(|| $shared::new_cyclic(read)));
-                built.map_err(|other| match other.downcast::<Stop>() {
-                    Ok(stop) => *stop,
-                    Err(panic) => resume_unwind(panic),
-                })
-            }
 
             /// Reads a value that is met first, and notes it.
             fn first<'a, T: Boxed<'a> + ?Sized + 'static>(

@@ -31,6 +31,10 @@ impl MemoryBudget {
         Self { left: bytes, total: Some(bytes) }
     }
 
+    fn lacks(&self, bytes: usize) -> bool {
+        bytes > self.left && !planted(Fault::TrustedLength)
+    }
+
     /// Adds what there is for a stream of that many bytes, once.
     fn extend(&mut self, stream: usize) -> usize {
         let more = stream.saturating_mul(MEMORY_FACTOR);
@@ -66,7 +70,7 @@ impl Reader<'_> {
         let stream = self.rest.end + self.rare.as_ref().map_or(0, |rare| rare.more_bytes);
         let budget = self.budget.extend(stream);
         let left = self.budget.left;
-        if bytes > left && !planted(Fault::TrustedLength) {
+        if self.budget.lacks(bytes) {
             return Err(self.fail(WireError::Memory { name: name(), needed: bytes, left, budget }));
         }
         self.budget.left = left.saturating_sub(bytes);

@@ -6,7 +6,7 @@ use super::{Reader, ReaderExtras};
 use crate::depth;
 use crate::dynamic::Names;
 use crate::error::{Invalid, WireError};
-use crate::fault::{Fault, planted};
+use crate::fault;
 use crate::share::ReadShares;
 use crate::wire::{Bulk, FromWire, Stop};
 use crate::writer::{LONG, padding};
@@ -81,11 +81,8 @@ impl<'a> Reader<'a> {
             let Some((next, more)) = rare.more.split_first() else { break };
             rare.more = more;
             rare.more_bytes -= next.len();
+            self.rest.bytes = fault::chunk(next, self.rest.end);
             self.rest.end += next.len();
-            self.rest.bytes = next;
-            if planted(Fault::LostAtSplit) && self.position() > 0 && next.len() > 1 {
-                self.rest.bytes = &next[1..];
-            }
         }
         let (part, rest) = self.rest.bytes.split_at(max.min(self.rest.bytes.len()));
         self.rest.bytes = rest;

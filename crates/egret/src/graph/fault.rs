@@ -4,6 +4,23 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+/// Keeps the channels of a rank in the order in which they were sorted.
+pub(super) fn keep_order<T>(channels: &mut [T]) {
+    if planted(Fault::AnyChannel) {
+        channels.reverse();
+    }
+}
+
+/// Whether a channel waits for what is to come by an earlier one.
+pub(super) fn is_in_order() -> bool {
+    !planted(Fault::AnyChannel)
+}
+
+/// All parts of a graph.
+pub(super) fn all<P>(parts: impl Iterator<Item = P>) -> impl Iterator<Item = P> {
+    parts.take(if planted(Fault::Halves) { 1 } else { usize::MAX })
+}
+
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {

@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use egret_net::sync::Mutex;
 use egret_net::vi::Segment;
 use egret_node::channel::{ChannelError, ChannelListener, ChannelReader, Part};
-use egret_node::node::{Event, NodeHandle, NodeId};
+use egret_node::node::{Event, Member, NodeHandle, NodeId};
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::{RankGraphError, Source};
 
 /// The channels by which graphs of one name come.
@@ -88,7 +88,7 @@ impl GraphInbox {
                     is_open = true;
                     continue;
                 };
-                if from.is(node.rank) || planted(Fault::OthersToo) {
+                if from.is(node.rank) {
                     ranks.entry(node.rank).or_default().push((node.incarnation, listener, reader));
                 }
             }
@@ -99,15 +99,13 @@ impl GraphInbox {
         for (_, (rank, mut channels)) in behind.into_iter().chain(before) {
             // One channel after the other, or the graphs of a rank would not come in order.
             channels.sort_by_key(|(incarnation, ..)| *incarnation);
-            if planted(Fault::AnyChannel) {
-                channels.reverse();
-            }
+            fault::keep_order(&mut channels);
             for (_, listener, reader) in channels {
                 let came = reader.poll_whole(self.most(), context);
                 match came {
                     Poll::Pending => {
                         is_open = true;
-                        if !planted(Fault::AnyChannel) {
+                        if fault::is_in_order() {
                             break;
                         }
                     }
@@ -125,10 +123,7 @@ impl GraphInbox {
                         if from == Source::Rank(rank) {
                             return InboxPoll::Died(rank, why);
                         }
-                        if !planted(Fault::DiedUnheard) {
-                            self.died.lock().insert(rank, why);
-                            handle.tell_changed();
-                        }
+                        self.keep_death(handle, rank, why);
                     }
                     Poll::Ready(Err(_)) => {}
                 }
@@ -137,10 +132,23 @@ impl GraphInbox {
         InboxPoll::Nothing { is_open }
     }
 
+    /// A channel died that somebody else may wait for.
+    fn keep_death(&self, handle: &NodeHandle, rank: u32, why: ChannelError) {
+        if planted(Fault::DiedUnheard) {
+            return;
+        }
+        self.died.lock().insert(rank, why);
+        handle.tell_changed();
+    }
+
     /// Most bytes of a message: a graph, and how many bytes it has.
     fn most(&self) -> u64 {
         if planted(Fault::AnySize) { u64::MAX } else { self.bytes_max.saturating_add(8) }
     }
+}
+
+pub(super) fn is_too_large(bytes: u64, bytes_max: u64) -> bool {
+    bytes > bytes_max && !planted(Fault::AnySize)
 }
 
 /// A graph that is one part, or several behind one that says how many bytes they have.
@@ -156,7 +164,7 @@ fn gather(parts: Vec<Part>, bytes_max: u64) -> ReceivedGraph {
             pieces(there, there + 1)
         };
     };
-    if bytes > bytes_max && !planted(Fault::AnySize) {
+    if is_too_large(bytes, bytes_max) {
         return ReceivedGraph::TooLarge(bytes);
     }
     let there = parts.as_slice().iter().map(|part| part.bytes().len() as u64).sum();
@@ -167,7 +175,7 @@ fn gather(parts: Vec<Part>, bytes_max: u64) -> ReceivedGraph {
     if words.try_reserve_exact(count).is_err() {
         return ReceivedGraph::NoRoom;
     }
-    for part in parts {
+    for part in fault::all(parts) {
         let there = 8 * words.len() as u64 + part.bytes().len() as u64;
         let part = match part.into_typed::<u64>() {
             Ok(part) if part.len() <= count - words.len() => part,
@@ -175,9 +183,6 @@ fn gather(parts: Vec<Part>, bytes_max: u64) -> ReceivedGraph {
             _ => return pieces(bytes, there),
         };
         words.extend_from_slice(&part);
-        if planted(Fault::Halves) {
-            break;
-        }
     }
     let there = words.len() as u64 * 8;
     if there == bytes { ReceivedGraph::Words(words) } else { pieces(bytes, there) }
@@ -192,16 +197,17 @@ fn sender(handle: &NodeHandle, fabric: &str, reader: &ChannelReader) -> Option<N
     let mut found = None;
     while let Some(event) = events.try_next() {
         if let Event::Joined(member) = event
-            && (member
-                .fabrics
-                .iter()
-                .any(|offer| offer.fabric == fabric && offer.host == reader.host())
-                || planted(Fault::OtherSender))
+            && has_nic(&member, fabric, reader.host())
         {
             found = Some(member.id);
         }
     }
     found.map(|node| *reader.node().get_or_init(|| node))
+}
+
+fn has_nic(member: &Member, fabric: &str, host: &str) -> bool {
+    let mut offers = member.fabrics.iter();
+    offers.any(|offer| offer.fabric == fabric && offer.host == host) || planted(Fault::OtherSender)
 }
 
 impl fmt::Debug for ReceivedGraph {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::fault::{Fault, planted};
+
 /// How the graphs of a node are to be. The defaults are right for most.
 ///
 /// ```
@@ -65,7 +67,7 @@ pub const ANY: Source = Source::Any;
 
 impl Source {
     pub(super) fn is(self, rank: u32) -> bool {
-        matches!(self, Self::Any) || self == Self::Rank(rank)
+        matches!(self, Self::Any) || self == Self::Rank(rank) || planted(Fault::OthersToo)
     }
 }
 

@@ -57,35 +57,41 @@ impl RankSender {
         !self.is_told.load(Ordering::Relaxed) || planted(Fault::Kept)
     }
 
-    /// Posts what waits, one after the other: what is given meanwhile comes behind that.
     fn opened(&self, opened: Result<GraphChannel, RankGraphError>) {
-        let open = match opened {
-            Ok(open) => Arc::new(open),
+        match opened {
+            Ok(open) => self.post_waiting(&Arc::new(open)),
             Err(why) => {
                 let before =
                     std::mem::replace(&mut *self.phase.lock(), RankSenderPhase::Failed(why));
-                return drop(before);
+                drop(before);
             }
-        };
+        }
+    }
+
+    /// Posts what waits, one after the other: what is given meanwhile comes behind that.
+    fn post_waiting(&self, open: &Arc<GraphChannel>) {
         // Dropped when it is known why those do not go.
         let mut too_large = Vec::new();
-        loop {
-            let mut phase = self.phase.lock();
-            let RankSenderPhase::Opening(waiting) = &mut *phase else { return };
-            if planted(Fault::NotPosted) {
-                return;
-            }
-            let last = if planted(Fault::LastFirst) { waiting.pop_back() } else { None };
-            let Some((bytes, post)) = last.or_else(|| waiting.pop_front()) else {
-                *phase = RankSenderPhase::Open(open);
-                return drop(phase);
-            };
-            drop(phase);
+        while let Some((bytes, post)) = self.next_waiting(open) {
             if bytes > open.bytes_max {
                 too_large.push(post);
             } else {
                 open.writer.post(post);
             }
+        }
+    }
+
+    /// What waits first. If nothing waits, what is sent goes into the channel from now on.
+    fn next_waiting(&self, open: &Arc<GraphChannel>) -> Option<(u64, Post)> {
+        let mut phase = self.phase.lock();
+        match &mut *phase {
+            RankSenderPhase::Opening(_) if planted(Fault::NotPosted) => None,
+            RankSenderPhase::Opening(waiting) if !waiting.is_empty() => take_first(waiting),
+            RankSenderPhase::Opening(_) => {
+                *phase = RankSenderPhase::Open(Arc::clone(open));
+                None
+            }
+            _ => None,
         }
     }
 
@@ -183,6 +189,10 @@ impl RankSender {
         let is_open = self.address.is_known.load(Ordering::Relaxed);
         RankGraphError::SendTimedOut { rank, waited, is_open }
     }
+}
+
+fn take_first<T>(waiting: &mut VecDeque<T>) -> Option<T> {
+    if planted(Fault::LastFirst) { waiting.pop_back() } else { waiting.pop_front() }
 }
 
 /// A graph as a message: one part, if that can be, or several behind one that says how many bytes

@@ -11,8 +11,7 @@ use egret_net::rt::{self, Deadline, GivenBack};
 use egret_node::am::in_handler;
 use egret_stream::graph::{Graph, GraphDefect, GraphError, GraphRefusal, Object};
 
-use super::fault::{Fault, planted};
-use super::inbox::ReceivedGraph;
+use super::inbox::{ReceivedGraph, is_too_large};
 use super::named_graphs::{NamedGraphs, drive};
 use super::{RankGraphError, Source};
 
@@ -95,9 +94,7 @@ impl<Root: Object> Receiving<Root> {
         let read = match memory {
             ReceivedGraph::TooLarge(bytes) => return too_large(bytes),
             ReceivedGraph::NoRoom => return Err(RankGraphError::NoMemory),
-            ReceivedGraph::Part(part)
-                if part.bytes().len() as u64 > most && !planted(Fault::AnySize) =>
-            {
+            ReceivedGraph::Part(part) if is_too_large(part.bytes().len() as u64, most) => {
                 return too_large(part.bytes().len() as u64);
             }
             ReceivedGraph::Part(part) => Graph::from_buf(part.into_buf()?).map_err(why),

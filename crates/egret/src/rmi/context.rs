@@ -11,7 +11,7 @@ use egret_node::Awaited;
 
 use crate::rmi::NodeId;
 use crate::rmi::callee::calls::{CallTable, CallTicket};
-use crate::rmi::fault::{Fault, planted};
+use crate::rmi::fault::{self, Fault, planted};
 use crate::rmi::head::EnclosingCalls;
 use crate::rmi::interface_table::StubInterface;
 use crate::rmi::threads::workers::Workers;
@@ -228,7 +228,7 @@ impl Inherited {
 
     fn of(frame: &mut CallFrame, deadline: Deadline) -> Self {
         let now = rt::now();
-        let until = frame.until(now).filter(|_| !planted(Fault::Timeless));
+        let until = fault::inherited(frame.until(now));
         let left = until.map(|until| until.since(now));
         let deadline = match (deadline, left) {
             (deadline, None) => deadline,
@@ -332,15 +332,19 @@ fn timed_away<R>(body: impl FnOnce() -> R) -> R {
 /// Whether a call is a part of one that the calling thread waits for, or that a future awaits which
 /// it runs, and there is room on its stack to run it.
 pub(crate) fn waits_for(chain: u64) -> bool {
+    is_own(chain) && {
+        let here = 0_u8;
+        rt::stack_below((&raw const here).addr()).is_some_and(|left| left >= STACK_LEAST)
+    }
+}
+
+fn is_own(chain: u64) -> bool {
     // Whichever the thread began last.
     let is_own = match WAITS.get() {
         Some((waits, depth)) if depth == Awaited::depth() => waits == chain,
         _ => Awaited::has(chain),
     };
-    (is_own || is_waiting() && planted(Fault::ServesOthers)) && {
-        let here = 0_u8;
-        rt::stack_below((&raw const here).addr()).is_some_and(|left| left >= STACK_LEAST)
-    }
+    is_own || is_waiting() && planted(Fault::ServesOthers)
 }
 
 /// Whether the calling thread waits for a call, or runs a future.

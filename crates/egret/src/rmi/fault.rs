@@ -4,6 +4,19 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use egret_net::rt::Instant;
+
+/// Whether a call that ended without an answer may have run.
+pub(super) fn may_have_run(is_sent: bool) -> bool {
+    is_sent && !planted(Fault::SaidNotRun)
+}
+
+/// The moment until which a call may take, as those inherit it that it makes.
+#[inline]
+pub(super) fn inherited(until: Option<Instant>) -> Option<Instant> {
+    until.filter(|_| !planted(Fault::Timeless))
+}
+
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {

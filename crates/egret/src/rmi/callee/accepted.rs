@@ -78,8 +78,7 @@ impl AcceptedCall {
     pub(crate) fn run(&self, home: Option<&Arc<Workers>>) {
         let Some(work) = self.take() else { return };
         let CallWork { memory, to, until, mut within, chain, charge } = work;
-        let is_late = until.is_some_and(|until| rt::now() >= until);
-        let answer = if is_late && !planted(Fault::RunsExpired) {
+        let answer = if is_late(until, rt::now) {
             CallAnswer::code(AnswerCode::Expired)
         } else if self.object.is_closed() {
             CallAnswer::code(AnswerCode::UnknownObject)
@@ -171,3 +170,9 @@ impl fmt::Debug for AcceptedCall {
 
 /// The largest alignment that a type is expected to have.
 const ALIGN: usize = 64;
+
+/// Whether a call is not to begin any more. The clock is asked if there is a deadline.
+#[inline]
+pub(crate) fn is_late(until: Option<Instant>, now: impl FnOnce() -> Instant) -> bool {
+    until.is_some_and(|until| now() >= until) && !planted(Fault::RunsExpired)
+}

@@ -187,18 +187,7 @@ impl CallTable {
         if planted(Fault::GoneUnheard) {
             return;
         }
-        let mut inner = self.inner.lock();
-        inner.early.forget(peer);
-        if !inner.gone.contains(&peer) {
-            inner.gone.push_back(peer);
-        }
-        if inner.gone.len() > GONE {
-            inner.gone.pop_front();
-        }
-        let all = inner.places.iter_mut().filter_map(|place| place.call.as_mut());
-        let own = all.filter(|entry| entry.caller == Some(peer));
-        let waiting: Vec<_> = own.filter_map(TrackedCall::cancel).collect();
-        drop(inner);
+        let waiting = self.inner.lock().caller_gone(peer);
         waiting.iter().for_each(|called| called.answer_unrun(AnswerCode::Cancelled));
     }
 
@@ -230,6 +219,20 @@ impl CallTableState {
     fn is_unwanted(&mut self, peer: LinkPeer, number: u64) -> bool {
         number > 0 && self.early.take(peer, number)
             || !self.gone.is_empty() && self.gone.contains(&peer)
+    }
+
+    /// Cancels all calls of a caller; those that wait are to be answered.
+    fn caller_gone(&mut self, peer: LinkPeer) -> Vec<Arc<AcceptedCall>> {
+        self.early.forget(peer);
+        if !self.gone.contains(&peer) {
+            self.gone.push_back(peer);
+        }
+        if self.gone.len() > GONE {
+            self.gone.pop_front();
+        }
+        let all = self.places.iter_mut().filter_map(|place| place.call.as_mut());
+        let own = all.filter(|entry| entry.caller == Some(peer));
+        own.filter_map(TrackedCall::cancel).collect()
     }
 
     fn entry(&mut self, ticket: CallTicket) -> Option<&mut TrackedCall> {

@@ -86,15 +86,18 @@ impl<T> Gate<T> {
         if self.inside.is_empty() {
             self.is_exclusive = false;
         }
-        while let Some(next) = self.waiting.front() {
-            if !self.has_room(next.access) || planted(Fault::NobodyNext) {
-                return;
-            }
-            let next = self.waiting.pop_front().expect("just looked at");
+        while let Some(next) = self.take_next() {
             self.inside.push(next.number);
             self.is_exclusive = next.access == MethodAccess::Exclusive;
             enters(next.call);
         }
+    }
+
+    /// Who waits first, if there is room for that call.
+    fn take_next(&mut self) -> Option<GateWaiter<T>> {
+        let next = self.waiting.front()?;
+        let enters = self.has_room(next.access) && !planted(Fault::NobodyNext);
+        if enters { self.waiting.pop_front() } else { None }
     }
 
     /// Whether nobody is inside and nobody waits.
@@ -105,14 +108,22 @@ impl<T> Gate<T> {
 
     fn verdict(&self, access: MethodAccess, within: &[u64]) -> GateVerdict {
         let shares = access == MethodAccess::Shared && !self.is_exclusive;
-        if within.iter().any(|number| self.inside.contains(number)) && !planted(Fault::NoChain) {
+        if self.is_inside(within) {
             return if shares { GateVerdict::Enter } else { GateVerdict::Reentered };
         }
-        let is_first = self.waiting.is_empty() || planted(Fault::JumpsQueue);
-        match self.has_room(access) && is_first {
+        match self.has_room(access) && self.is_first() {
             true => GateVerdict::Enter,
             false => GateVerdict::Wait,
         }
+    }
+
+    /// Whether a call is a part of one that is inside.
+    fn is_inside(&self, within: &[u64]) -> bool {
+        within.iter().any(|number| self.inside.contains(number)) && !planted(Fault::NoChain)
+    }
+
+    fn is_first(&self) -> bool {
+        self.waiting.is_empty() || planted(Fault::JumpsQueue)
     }
 
     fn has_room(&self, access: MethodAccess) -> bool {

@@ -13,7 +13,9 @@ use egret_stream::WireError;
 use crate::rmi::NodeId;
 use crate::rmi::answer::{CallAnswer, IncomingCall, explain};
 use crate::rmi::answer_slot::AnswerSlot;
-use crate::rmi::callee::accepted::{AcceptedCall, AlignedBytes, AnswerTo, ArgsMemory, CallWork};
+use crate::rmi::callee::accepted::{
+    AcceptedCall, AlignedBytes, AnswerTo, ArgsMemory, CallWork, is_late,
+};
 use crate::rmi::callee::calls::{CallTable, CallTicket};
 use crate::rmi::callee::gate::{Gate, GateVerdict};
 use crate::rmi::callee::load::{CallLoad, Caller};
@@ -105,9 +107,7 @@ impl ExportedObject {
         let until = head.deadline.until_from(request.came());
         // Behind methods that do not wait the clock has not gone on by much.
         let now = if self.is_inline(head.to.method) { rt::last_now } else { rt::now };
-        if until.is_some_and(|until| now().max(request.came()) >= until)
-            && !planted(Fault::RunsExpired)
-        {
+        if is_late(until, || now().max(request.came())) {
             return reply(request, CallAnswer::code(AnswerCode::Expired));
         }
         let peer = request.peer();

@@ -9,7 +9,7 @@ use egret_node::node::{NodeError, NodeHandle};
 
 use crate::rmi::caller::call_site::UNTOLD;
 use crate::rmi::caller::unsent::SendFailure;
-use crate::rmi::fault::{Fault, planted};
+use crate::rmi::fault;
 use crate::rmi::{CallError, CallStage, Limit, NodeId};
 
 /// Whose call it was, and what may be done to find out more.
@@ -68,7 +68,7 @@ impl FailureContext<'_> {
                 CallError::TooLarge { bytes, most, limit: Limit::Node, call: UNTOLD }
             }
             MessageError::LinkLost { fate, why } => {
-                self.died(&why, fate == link::Fate::Unknown && !planted(Fault::SaidNotRun))
+                self.died(&why, fault::may_have_run(fate == link::Fate::Unknown))
             }
             MessageError::Link(why) => self.died(&why, false),
             MessageError::NoRoomInTime { waited, .. }

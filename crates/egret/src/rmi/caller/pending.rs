@@ -24,7 +24,7 @@ use crate::rmi::caller::pair::{NodePair, PairConnection};
 use crate::rmi::caller::stub_target::{CallDestination, StubTarget};
 use crate::rmi::caller::unsent::{RemovedCall, UnsentCall, UnsentOutcome};
 use crate::rmi::context::Inherited;
-use crate::rmi::fault::{Fault, planted};
+use crate::rmi::fault::{self, Fault, planted};
 use crate::rmi::head::{CallAddress, CallHead};
 use crate::rmi::interface_table::StubInterface;
 use crate::rmi::payload::CallPayload;
@@ -192,6 +192,12 @@ impl BegunCall {
         }
     }
 
+    /// Whether no call that was begun before waits to be sent.
+    #[inline]
+    fn is_first(&self) -> bool {
+        self.pair.unsent(self.is_nested).is_empty() || planted(Fault::BegunOvertakes)
+    }
+
     /// Sends it, if it can be sent now and no other waits to be sent; else it waits behind those.
     #[inline]
     fn send(
@@ -201,9 +207,9 @@ impl BegunCall {
         mut args: CallPayload,
         mut head: CallHead,
     ) {
-        let is_first =
-            self.pair.unsent(self.is_nested).is_empty() || planted(Fault::BegunOvertakes);
-        if is_first && let Some(CallDestination::There(there)) = callee.end() {
+        if self.is_first()
+            && let Some(CallDestination::There(there)) = callee.end()
+        {
             head.to = callee.to(method);
             match args.try_send(&head, there.way(self.is_nested)) {
                 Ok(call) => return self.sent(call, there),
@@ -453,7 +459,7 @@ impl BegunCall {
         let stage = self.stage();
         let is_sent = self.cancel();
         let stage = if is_sent { CallStage::Sent } else { stage };
-        Err(self.late(stage, is_sent && !planted(Fault::SaidNotRun)))
+        Err(self.late(stage, fault::may_have_run(is_sent)))
     }
 
     /// Nobody wants it any more; whether it may have been sent.

@@ -196,7 +196,7 @@ impl UnsentQueue {
         let is_handed = is_leaving && queue.is_handed;
         let waker = queue.wakers.remove(&at);
         // The one that was to come and send may be this one.
-        let next = match queue.told == Some(at) && !planted(Fault::NextUntold) {
+        let next = match queue.is_told(at) {
             true => queue.tell_first(),
             false => None,
         };
@@ -321,6 +321,16 @@ impl UnsentQueue {
 }
 
 impl UnsentQueueState {
+    /// Whether this call's owner was to come and send.
+    fn is_told(&self, at: u64) -> bool {
+        self.told == Some(at) && !planted(Fault::NextUntold)
+    }
+
+    fn take_wakers(&mut self) -> BTreeMap<u64, Waker> {
+        let all = std::mem::take(&mut self.wakers);
+        if planted(Fault::OthersUntold) { BTreeMap::new() } else { all }
+    }
+
     /// The first of those who wait is to come and send.
     fn tell_first(&mut self) -> Option<Waker> {
         let (at, waker) = self.wakers.pop_first()?;
@@ -352,11 +362,8 @@ impl Wake for WakesAll {
     fn wake(self: Arc<Self>) {
         let mut queue = self.0.queue.lock();
         queue.again = true;
-        let all = std::mem::take(&mut queue.wakers);
+        let all = queue.take_wakers();
         drop(queue);
-        if planted(Fault::OthersUntold) {
-            return;
-        }
         tell(all.into_values());
     }
 }

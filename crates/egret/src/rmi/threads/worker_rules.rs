@@ -122,13 +122,18 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
     pub(crate) fn come_lent(&mut self) -> (Option<C>, WorkerHelp<T>) {
         self.coming -= 1;
         let call = self.queue.pop();
-        let is_enough = self.queue.len() <= self.coming || planted(Fault::LentLost);
-        (call, if is_enough { WorkerHelp::None } else { self.help() })
+        let is_enough = self.queue.len() <= self.coming;
+        (call, if is_enough { WorkerHelp::None } else { self.replace_lent() })
     }
 
     /// A thread that was lent does not come.
     pub(crate) fn miss_lent(&mut self) -> WorkerHelp<T> {
         self.coming -= 1;
+        self.replace_lent()
+    }
+
+    /// Sees to it that somebody comes for what a thread that was lent leaves.
+    fn replace_lent(&mut self) -> WorkerHelp<T> {
         if planted(Fault::LentLost) { WorkerHelp::None } else { self.help() }
     }
 
@@ -164,10 +169,12 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
     pub(crate) fn miss(&mut self) -> FairQueue<K, C> {
         self.threads -= 1;
         self.coming -= 1;
-        if self.threads > self.away || self.coming > 0 || planted(Fault::MissUnheard) {
-            return FairQueue::default();
-        }
-        std::mem::take(&mut self.queue)
+        if self.has_others() { FairQueue::default() } else { std::mem::take(&mut self.queue) }
+    }
+
+    /// Whether a thread that does not wait for a call of its own comes for what waits.
+    fn has_others(&self) -> bool {
+        self.threads > self.away || self.coming > 0 || planted(Fault::MissUnheard)
     }
 
     /// A worker has nothing to do, for too long if `is_up`: it has run a call, was idle, or was started.
@@ -176,24 +183,32 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
         if !has_run && !self.idle.contains(me) {
             self.coming -= 1;
         }
-        if !planted(Fault::IdleTwice) {
-            self.idle.retain(|idle| idle != me);
-        }
+        self.stop_idling(me);
         // One of those that came back takes no more than its share.
         let is_spare = self.busy() > self.busy_max;
         if !is_spare && let Some(call) = self.queue.pop() {
             return WorkerStep::Run(call);
         }
-        if is_spare || is_up || self.is_closed && !planted(Fault::CloseUnheard) {
-            self.threads -= 1;
-            return WorkerStep::End(if planted(Fault::WakeLost) {
-                WorkerHelp::None
-            } else {
-                self.help()
-            });
+        if is_spare || is_up || self.is_over() {
+            return WorkerStep::End(self.end_worker());
         }
         self.idle.push(me.clone());
         WorkerStep::Park
+    }
+
+    fn stop_idling(&mut self, me: &T) {
+        if !planted(Fault::IdleTwice) {
+            self.idle.retain(|idle| idle != me);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed && !planted(Fault::CloseUnheard)
+    }
+
+    fn end_worker(&mut self) -> WorkerHelp<T> {
+        self.threads -= 1;
+        if planted(Fault::WakeLost) { WorkerHelp::None } else { self.help() }
     }
 
     /// A worker waits for a call of its own.
