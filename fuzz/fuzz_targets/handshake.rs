@@ -1,4 +1,4 @@
-//! What a stranger says to either side of a greeting, and what somebody between
+//! What a stranger says to either side of a handshake, and what somebody between
 //! two honest sides makes of what they say.
 #![no_main]
 #![forbid(unsafe_code)]

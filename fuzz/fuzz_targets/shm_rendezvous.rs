@@ -1,4 +1,4 @@
-//! What a stranger sends as a greeting, an answer or a message.
+//! What a stranger sends as a handshake, an answer or a message.
 #![no_main]
 #![forbid(unsafe_code)]
 

@@ -177,7 +177,9 @@ impl Program for Pmm<'_> {
             Some(count) => {
                 Err(AppError::Wrong(format!("{count} values differ from those computed alone")))
             }
-            None => Err(AppError::Wrong("nobody has compared it".to_owned())),
+            None => Err(AppError::Wrong(
+                "the result was not compared with the sequential one".to_owned(),
+            )),
         }
     }
 }

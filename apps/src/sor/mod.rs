@@ -149,7 +149,9 @@ impl Program for Sor {
             Some(&RIGHT) => Ok(()),
             Some(0) => Err(AppError::Wrong("another number of iterations".to_owned())),
             Some(row) => Err(AppError::Wrong(format!("row {row} is not as computed alone"))),
-            None => Err(AppError::Wrong("nobody has compared it".to_owned())),
+            None => Err(AppError::Wrong(
+                "the result was not compared with the sequential one".to_owned(),
+            )),
         }
     }
 }

@@ -261,8 +261,8 @@ struct Strangers {
     streams: VecDeque<TcpStream>,
     sockets: VecDeque<OwnedFd>,
     udp: UdpSocket,
-    /// Greetings that wait for their tokens.
-    greetings: VecDeque<(u64, Vec<u8>)>,
+    /// Handshakes that wait for their tokens.
+    handshakes: VecDeque<(u64, Vec<u8>)>,
     numbers: u64,
 }
 
@@ -270,9 +270,9 @@ impl Strangers {
     fn new(fabric: &str, at: &str) -> Self {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         udp.set_nonblocking(true).unwrap();
-        let (streams, sockets, greetings) = Default::default();
+        let (streams, sockets, handshakes) = Default::default();
         let numbers = u64::from(std::process::id()) << 32;
-        Self { at: at.into(), fabric: fabric.into(), streams, sockets, udp, greetings, numbers }
+        Self { at: at.into(), fabric: fabric.into(), streams, sockets, udp, handshakes, numbers }
     }
 
     fn comes(&mut self, kind: &str, opening: &[u8]) -> bool {
@@ -313,22 +313,22 @@ impl Strangers {
             }
             _ => {
                 self.numbers += 1;
-                let mut greeting = opening.to_vec();
-                greeting[16..24].copy_from_slice(&self.numbers.to_le_bytes());
+                let mut handshake = opening.to_vec();
+                handshake[16..24].copy_from_slice(&self.numbers.to_le_bytes());
                 match kind {
                     "garbage" => {
                         let _ = self.udp.send_to(&[9; 1200], &self.at);
                     }
-                    "part" => greeting[30..].fill(3),
-                    // Nothing of it would be a greeting.
-                    "silent" | "cut" => greeting[8..16].fill(1),
+                    "part" => handshake[30..].fill(3),
+                    // Nothing of it would be a handshake.
+                    "silent" | "cut" => handshake[8..16].fill(1),
                     _ => {}
                 }
-                let _ = self.udp.send_to(&greeting, &self.at);
+                let _ = self.udp.send_to(&handshake, &self.at);
                 if matches!(kind, "part" | "replay") {
-                    self.greetings.push_back((self.numbers, greeting));
-                    if self.greetings.len() > 4000 {
-                        self.greetings.pop_front();
+                    self.handshakes.push_back((self.numbers, handshake));
+                    if self.handshakes.len() > 4000 {
+                        self.handshakes.pop_front();
                     }
                 }
             }
@@ -345,12 +345,12 @@ impl Strangers {
             }
             let [to, token] =
                 [8, 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
-            let Some(at) = self.greetings.iter().position(|(number, _)| *number == to) else {
+            let Some(at) = self.handshakes.iter().position(|(number, _)| *number == to) else {
                 continue;
             };
-            let Some((_, mut greeting)) = self.greetings.remove(at) else { continue };
-            greeting[8..16].copy_from_slice(&token.to_le_bytes());
-            let _ = self.udp.send_to(&greeting, &self.at);
+            let Some((_, mut handshake)) = self.handshakes.remove(at) else { continue };
+            handshake[8..16].copy_from_slice(&token.to_le_bytes());
+            let _ = self.udp.send_to(&handshake, &self.at);
         }
     }
 }

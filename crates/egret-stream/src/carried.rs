@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use crate::describe::fingerprint;
 use crate::wire::{Bulk, FromWire, Wire};
 
-/// Somebody who knows that a `T` can travel: an argument, a value or an error of a method.
+/// Proof that a `T` can travel: an argument, a value or an error of a method.
 #[doc(hidden)]
 pub trait Carries<T>: Sized {
     /// The type itself.
@@ -47,7 +47,7 @@ pub trait Carries<T>: Sized {
     ) -> C::Answer<V, T>;
 }
 
-/// Somebody who knows that a `&[T]` can be read in place.
+/// Proof that a `&[T]` can be read in place.
 #[doc(hidden)]
 pub trait Elements<T>: Sized {
     /// The type itself.

@@ -64,13 +64,13 @@ pub enum WireError {
     #[error("{0} bytes are left behind the last value")]
     Rest(usize),
     /// The bytes are no value of the type.
-    #[error("no {0}")]
+    #[error("the bytes are not a valid {0}")]
     Invalid(Cause),
     /// A string is not UTF-8.
     #[error("a string that is not UTF-8")]
     NotUtf8,
     /// A key or an element is there twice.
-    #[error("the same key twice")]
+    #[error("a map or set has the same key twice")]
     Duplicate,
     /// The value takes more memory than the reader may take for its stream.
     #[error(

@@ -78,7 +78,7 @@ fn waiting_for_a_registry() {
     drop(before);
     let config = config.deadline(Duration::from_secs(60));
     let joins = rt::spawn("egret joins", move || Node::join(config).map(drop)).unwrap();
-    check("a node waits for its registry", KNOCKS);
+    check("a node waits for its registry", ATTEMPTS);
     let registry = open(&address);
     joins.join().unwrap().unwrap();
     drop(registry);
@@ -100,6 +100,6 @@ fn check(when: &str, most: u64) {
 /// registry hears both: 18 wake-ups in three seconds, and twice as much, for on a busy machine what comes
 /// in one piece is seen in several.
 const MOST: u64 = 54;
-/// A node that waits for its registry knocks ten times a second, and sleeps before the knock and before
+/// A node that waits for its registry tries ten times a second, and sleeps before each try and before
 /// the answer; and twice as much.
-const KNOCKS: u64 = 120;
+const ATTEMPTS: u64 = 120;

@@ -42,7 +42,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
         variable: variable.into(),
         value: None,
         origin: "environment".to_owned(),
-        help: "no such setting: nobody reads it",
+        help: "unknown setting; egret ignores it",
         wrong: None,
     });
     Ok(settings.into_iter().map(info).chain(unknown).collect())

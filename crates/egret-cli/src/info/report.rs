@@ -17,16 +17,16 @@ pub(super) fn means(fabrics: &[FabricReport], grants: &[Grant]) -> Vec<String> {
     let mut say = |what: &str| means.push(what.to_owned());
     match (shm, has(MEMFD_SEALS) && has(PEERCRED)) {
         (true, true) => say("shm: processes of this user can exchange messages; \
-             who receives copies once, out of memory that only the sender can write"),
+             the receiver copies once, out of memory that only the sender can write"),
         (true, false) => say("shm: a nic opens, but no connection will: \
-             memory with one writer, or who the peer is, cannot be proved"),
+             memory with one writer, or the identity of the peer, cannot be proved"),
         (false, _) => say("shm: not to be had; processes of this machine can use tcp"),
     }
     say("tcp, udp: on loopback unless a nic's host is an address, an interface or \
          `reachable`; beyond loopback a secret is needed, which callers prove");
     say(match has(PIDFD) {
         true => "shm: processes of one executable file that both ask for it may cooperate",
-        false => "shm: isolated only: nobody can tell which executable file a peer runs",
+        false => "shm: isolated only: the kernel cannot say which executable file a peer runs",
     });
     match (has(PIDFD), has(PEERPIDFD)) {
         (true, true) => {}
@@ -37,9 +37,11 @@ pub(super) fn means(fabrics: &[FabricReport], grants: &[Grant]) -> Vec<String> {
     }
     if shm {
         say(match has(MEMBARRIER_GLOBAL) {
-            true => "shm: who sleeps passes the memory fence of the doorbell; sending takes none",
+            true => {
+                "shm: the sleeping side executes the memory fence of the doorbell, the sender none"
+            }
             false => {
-                "shm: each message passes a memory fence for the doorbell: slower, and just as safe"
+                "shm: each message executes a memory fence for the doorbell: slower, and just as safe"
             }
         });
     }
@@ -201,7 +203,7 @@ mod tests {
         let all = found(true, &[]);
         assert!(all.contains("copies once") && all.contains("bounce area"), "{all}");
         assert!(all.contains("may cooperate"), "{all}");
-        assert!(all.contains("who sleeps passes the memory fence"), "{all}");
+        assert!(all.contains("the sleeping side executes the memory fence"), "{all}");
         assert_eq!(all.lines().count(), 5, "{all}");
         let without = found(false, &[]);
         assert!(without.contains("not to be had") && !without.contains("doorbell"), "{without}");
@@ -212,7 +214,7 @@ mod tests {
             (PIDFD, "by its socket alone"),
             (PIDFD, "isolated only"),
             (MEMBARRIER, "atomic operations each time"),
-            (MEMBARRIER_GLOBAL, "each message passes a memory fence"),
+            (MEMBARRIER_GLOBAL, "each message executes a memory fence"),
             (PROCESS_VM_READV, "take two copies,"),
         ] {
             assert!(found(true, &[missing]).contains(said), "{missing}");

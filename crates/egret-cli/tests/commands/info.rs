@@ -121,7 +121,7 @@ fn the_doorbell_is_fenced_as_shm_says() {
     assert_eq!(is_granted, ShmFabric::sleepers_fence());
     let means = info["means"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
     let about: Vec<_> = means.filter(|line| line.contains("doorbell")).collect();
-    let said = if is_granted { "who sleeps passes" } else { "each message passes" };
+    let said = if is_granted { "the sleeping side executes" } else { "each message executes" };
     assert!(matches!(about[..], [line] if line.contains(said)), "{about:?}");
 }
 
@@ -172,7 +172,7 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
     assert!(text.contains("EGRET_SECRET") && text.contains("(not shown)"), "{text}");
     assert!(!text.contains("hush") && !format!("{json:?}").contains("hush"), "{text}");
     let unknown = named(&all, "EGRET_FABRIC")["help"].as_str().unwrap();
-    assert!(unknown.contains("no such setting") && text.contains("EGRET_FABRIC "), "{text}");
+    assert!(unknown.contains("unknown setting") && text.contains("EGRET_FABRIC "), "{text}");
     let why = String::from_utf8(bad.stderr).unwrap();
     assert!(!bad.status.success() && why.contains("egret.toml:1:"), "{why}");
     let why = String::from_utf8(empty.stderr).unwrap();

@@ -259,7 +259,7 @@ impl<A: Atomics> std::fmt::Debug for BiasedSlots<A> {
 
 /// No thread has taken yet.
 const NOBODY: u64 = u64::MAX;
-/// Somebody gives the cache to the list.
+/// A thread returns the cache to the list.
 const REVOKING: u64 = u64::MAX - 1;
 /// There is no cache any more.
 const REVOKED: u64 = u64::MAX - 2;

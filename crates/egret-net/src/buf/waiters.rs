@@ -9,7 +9,7 @@ use super::free_list::{FreeList, Given};
 use crate::atomics::{Atomics, Lock, StdAtomics};
 use crate::rt::{self, Instant};
 
-/// Who waits for a slot of one class.
+/// Threads and tasks that wait for a slot of one class.
 ///
 /// A waiter stands in the queue *before* it raises the list's waiting bit, and
 /// a giver that cleared the bit empties the queue *after* that, so whoever is in

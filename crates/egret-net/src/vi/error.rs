@@ -59,10 +59,10 @@ pub enum ViError {
     #[error("the peer closed the connection")]
     ClosedByPeer,
     /// This side closed the connection, or dropped the `Vi`.
-    #[error("the connection was closed on this side")]
+    #[error("this side closed the connection")]
     Closed,
     /// The descriptor was taken back before it began.
-    #[error("cancelled before it began")]
+    #[error("the operation was cancelled before it began")]
     Cancelled,
     /// The nic is gone, and all its connections with it.
     #[error("the nic is down")]
@@ -71,7 +71,7 @@ pub enum ViError {
     #[error("the peer broke the protocol: {0}")]
     Protocol(&'static str),
     /// A blocking send or receive was not posted.
-    #[error("not posted: {0}")]
+    #[error("the operation was not posted: {0}")]
     Refused(Box<PostError>),
     /// A message without a type is not whole elements of the type that it was received as.
     #[error("{bytes} bytes are not whole elements of {element}")]
@@ -107,7 +107,7 @@ pub enum ViError {
     },
     /// A wait without a deadline for a completion, while nothing is posted that could complete in
     /// this queue: it would never end.
-    #[error("nothing is posted that could complete here")]
+    #[error("nothing is posted that could complete in this queue; post first")]
     NothingPosted,
     /// The deadline of a wait for eager messages passed.
     #[error("no eager message within {waited:?}")]
@@ -248,7 +248,7 @@ pub enum OpenError {
     #[error("the fabric does not offer {0}")]
     Unsupported(Reliability),
     /// A completion queue, or a drain, of another nic would wait for this one in vain.
-    #[error("a completion queue or a drain of another nic")]
+    #[error("the completion queue or drain belongs to another nic; use one made by this nic")]
     OtherNic,
     /// The nic is gone.
     #[error("the nic is down")]
@@ -369,7 +369,7 @@ pub enum PostError {
     #[error("the connection is broken: {0}")]
     Broken(ViError),
     /// More segments than the fabric gathers.
-    #[error("{have} segments, the fabric takes {max}")]
+    #[error("the descriptor has {have} segments and the fabric takes at most {max}; gather fewer")]
     TooManySegments {
         /// Segments of the descriptor.
         have: usize,
@@ -377,7 +377,9 @@ pub enum PostError {
         max: u32,
     },
     /// More bytes than the fabric transfers at once.
-    #[error("{len} bytes, the fabric transfers at most {max}")]
+    #[error(
+        "the descriptor has {len} bytes and the fabric transfers at most {max}; send it in parts"
+    )]
     TooLarge {
         /// Bytes of the descriptor.
         len: u64,
@@ -385,11 +387,11 @@ pub enum PostError {
         max: u64,
     },
     /// A receive or remote read into memory that others may be reading.
-    #[error("a segment cannot be written: it is shared")]
+    #[error("a shared segment cannot be received into; use memory with one owner")]
     ReadOnly,
     /// Memory that is made on arrival cannot be sent, and must stand alone; so must
     /// the own memory of a receive with a [`DirectPlacement`](super::DirectPlacement), and be there.
-    #[error("a fresh segment can only be received into, alone")]
+    #[error("memory made on arrival must be the only segment of a receive")]
     Fresh,
     /// The connection's reliability level has no remote read and write.
     #[error("remote read and write need a reliable connection")]
@@ -485,7 +487,7 @@ pub enum ConnectError {
         bytes: usize,
     },
     /// A completion queue, or a drain, of another nic would wait for this one in vain.
-    #[error("a completion queue or a drain of another nic")]
+    #[error("the completion queue or drain belongs to another nic; use one made by this nic")]
     OtherNic,
     /// The other side does not begin as an egret peer does.
     #[error("the handshake was refused: {}", HelloError::NotEgret)]
@@ -506,7 +508,7 @@ pub enum ConnectError {
     },
     /// The other side's handshake is too short, too long, or has a field out of its range.
     #[error("the handshake was refused: {}", HelloError::Malformed(.0))]
-    MalformedGreeting(&'static str),
+    MalformedHandshake(&'static str),
     /// The two sides have different secrets.
     #[error("the secret was refused: {}", SecretError::Different)]
     OtherSecret,
@@ -596,7 +598,7 @@ impl From<HelloError> for ConnectError {
             HelloError::NotEgret => Self::NotEgret,
             HelloError::OtherByteOrder => Self::OtherByteOrder,
             HelloError::Version { theirs, ours } => Self::OtherVersion { theirs, ours },
-            HelloError::Malformed(what) => Self::MalformedGreeting(what),
+            HelloError::Malformed(what) => Self::MalformedHandshake(what),
         }
     }
 }

@@ -381,9 +381,9 @@ pub enum MachineFd {
 /// The [module](self) has an example.
 #[derive(Debug, Clone, Copy)]
 pub enum Woken<'a> {
-    /// Nobody has slept.
+    /// No thread slept.
     Awake,
-    /// Somebody has slept: the descriptor is readable, the time of the next event has come, or
+    /// A thread slept: the descriptor is readable, the time of the next event has come, or
     /// something else was to be done.
     Slept,
     /// The same, and this is what the set said.

@@ -1,4 +1,4 @@
-//! Who is to be told once no lock is held.
+//! Completions and wakers to deliver after the lock is released.
 
 use std::sync::Arc;
 

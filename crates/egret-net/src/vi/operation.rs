@@ -35,7 +35,7 @@ use crate::rt::GivenBack;
 #[derive(Debug)]
 #[must_use = "a dropped future still transfers, and then drops the buffers"]
 pub struct Operation {
-    mailbox: InboxOwner,
+    inbox_owner: InboxOwner,
     nic: Nic,
     ticket: Ticket,
 }
@@ -52,11 +52,11 @@ impl Future for Operation {
     type Output = Completion;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
-        if let Some(completion) = self.mailbox.inbox().take() {
+        if let Some(completion) = self.inbox_owner.inbox().take() {
             return Poll::Ready(completion);
         }
         self.nic.poll();
-        self.mailbox.inbox().poll_pop(context)
+        self.inbox_owner.inbox().poll_pop(context)
     }
 }
 
@@ -116,8 +116,8 @@ impl Vi {
         op: Op,
         descriptor: Descriptor,
     ) -> Result<Operation, GivenBack<Descriptor, PostError>> {
-        let mailbox = InboxOwner::single(&self.nic().hub);
-        let ticket = self.post(op, descriptor, mailbox.inbox())?;
-        Ok(Operation { mailbox, nic: self.nic().clone(), ticket })
+        let inbox_owner = InboxOwner::single(&self.nic().hub);
+        let ticket = self.post(op, descriptor, inbox_owner.inbox())?;
+        Ok(Operation { inbox_owner, nic: self.nic().clone(), ticket })
     }
 }

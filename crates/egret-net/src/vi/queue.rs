@@ -25,18 +25,18 @@ use crate::rt::Deadline;
 /// The [module](super) has an example.
 #[derive(Debug, Clone)]
 pub struct CompletionQueue {
-    mailbox: Arc<InboxOwner>,
+    inbox_owner: Arc<InboxOwner>,
     hub: Arc<Hub>,
 }
 
 impl CompletionQueue {
     pub(super) fn new(hub: Arc<Hub>, capacity: usize) -> Self {
-        Self { mailbox: Arc::new(InboxOwner::new(&hub, capacity)), hub }
+        Self { inbox_owner: Arc::new(InboxOwner::new(&hub, capacity)), hub }
     }
 
     #[inline]
     pub(super) fn inbox(&self) -> &Arc<CompletionInbox> {
-        self.mailbox.inbox()
+        self.inbox_owner.inbox()
     }
 
     /// Takes a completion if one is there, and else lets the fabric make progress and looks again.

@@ -180,8 +180,8 @@ impl Vi {
         deadline: Deadline,
     ) -> Result<(u64, u64), ViError> {
         // Dropped last, after every completion below: then the memory is home.
-        let home = LentGuard { vi: self, mailbox: InboxOwner::single(&self.nic().hub), lender };
-        let completion = self.transfer_in(&home.mailbox, op, descriptor, deadline)?.ok()?;
+        let home = LentGuard { vi: self, inbox_owner: InboxOwner::single(&self.nic().hub), lender };
+        let completion = self.transfer_in(&home.inbox_owner, op, descriptor, deadline)?.ok()?;
         Ok((completion.len, completion.tag))
     }
 
@@ -196,12 +196,12 @@ impl Vi {
 
     fn transfer_in(
         &self,
-        mailbox: &InboxOwner,
+        inbox_owner: &InboxOwner,
         op: Op,
         descriptor: Descriptor,
         deadline: Deadline,
     ) -> Result<Completion, ViError> {
-        let (started, inbox) = (self.nic().now(), mailbox.inbox());
+        let (started, inbox) = (self.nic().now(), inbox_owner.inbox());
         let doing = if op == Op::Send { "sending to" } else { "receiving from" };
         let ticket = self.post(op, descriptor, inbox).map_err(|refused| refused.why)?;
         let until = deadline.until_from(started);
@@ -241,18 +241,18 @@ impl Vi {
 /// Waits for lent memory to come home, also when the wait above unwinds.
 struct LentGuard<'a> {
     vi: &'a Vi,
-    mailbox: InboxOwner,
+    inbox_owner: InboxOwner,
     lender: Lender<'a>,
 }
 
 impl Drop for LentGuard<'_> {
     fn drop(&mut self) {
         // A completion that nobody took holds the memory.
-        drop(self.mailbox.inbox().pop());
+        drop(self.inbox_owner.inbox().pop());
         if !self.lender.is_returned() {
             // Everything outstanding completes before this returns.
             self.vi.disconnect();
-            drop(self.mailbox.inbox().pop());
+            drop(self.inbox_owner.inbox().pop());
         }
     }
 }

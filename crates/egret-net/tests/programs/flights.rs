@@ -1,4 +1,4 @@
-//! How often the two sides of a greeting wait for each other: all that they say goes through a relay,
+//! How often the two sides of a handshake wait for each other: all that they say goes through a relay,
 //! which takes down who speaks.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
@@ -108,15 +108,15 @@ fn receive(socket: &UdpSocket, side: Side, flights: &Flights, pass_on: impl Fn(&
     let (mut bytes, mut said) = (vec![0; 64 << 10], BTreeSet::new());
     while let Ok((len, from)) = socket.recv_from(&mut bytes) {
         let bytes = &bytes[..len];
-        if GREETINGS.contains(&bytes[0]) && said.insert(bytes.to_vec()) {
+        if HANDSHAKES.contains(&bytes[0]) && said.insert(bytes.to_vec()) {
             flights.note(side);
         }
         pass_on(bytes, from);
     }
 }
 
-/// The kinds of datagrams by which two greet each other: greeting, token, answer.
-const GREETINGS: [u8; 3] = [7, 8, 9];
+/// The kinds of datagrams of a handshake: step, token, answer.
+const HANDSHAKES: [u8; 3] = [7, 8, 9];
 
 fn open(fabric: &str, encrypt: Encrypt) -> Nic {
     let options = NicOptions::new("").secret(SECRET.into()).encrypt(encrypt);
@@ -152,12 +152,12 @@ fn connects_in(fabric: &str, relay: Relay, round_trips: usize) {
 
 /// Behind the round trip of the system's own connection: opening, opening, asking, welcome.
 #[test]
-fn over_tcp_a_greeting_is_two_round_trips() {
+fn over_tcp_a_handshake_is_two_round_trips() {
     connects_in("tcp", relay_tcp, 2);
 }
 
 /// The first is for the token.
 #[test]
-fn over_udp_a_greeting_is_three_round_trips() {
+fn over_udp_a_handshake_is_three_round_trips() {
     connects_in("udp", relay_udp, 3);
 }

@@ -140,7 +140,7 @@ fn no_wake_up_is_lost_between_processes() {
         let nic = open(fabric, Wait::Frugal);
         let listener = nic.listen("watching", 0, &ViOptions::default()).unwrap();
         let child = Command::new(&program)
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "watching::child", "--nocapture"])
             .env(PART, format!("{fabric}|{}", nic.host()))
             .stdout(Stdio::null())
             .spawn();

@@ -33,12 +33,12 @@ impl LinksState {
         let (slot, incoming) =
             line.am.incoming.entry_at(head.slot).ok_or("a message for no mapping")?;
         if head.kind == FrameKind::Request && head.request & NOT_ANSWERED != 0 {
-            return Err("a request that is not answered");
+            return Err("a request with the flag of unanswered requests");
         }
         incoming.take()?;
         let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
         if head.kind != FrameKind::Bulk && payload.len() > MEDIUM_MAX {
-            return Err("a message longer than any");
+            return Err("a message longer than MEDIUM_MAX");
         }
         if head.kind == FrameKind::Bulk {
             let flow = InflowKey::Requests(head.slot);

@@ -51,10 +51,10 @@ pub enum MessageError {
         bytes: u64,
     },
     /// The mapping was given up.
-    #[error("the endpoint is not mapped any more")]
+    #[error("the mapping of the endpoint was given up; map the endpoint again")]
     Unmapped,
     /// The endpoint had no segment when it was mapped.
-    #[error("the endpoint has no segment")]
+    #[error("the endpoint had no segment when it was mapped; give it one, then map it again")]
     NoSegment,
     /// The bytes to read or write are outside of the endpoint's segment.
     #[error("bytes {offset}..{} are outside of the segment of {size}", offset.saturating_add(*len))]
@@ -84,10 +84,10 @@ pub enum MessageError {
         handler: u8,
     },
     /// The endpoint has another tag than when it was mapped.
-    #[error("the endpoint has another tag")]
+    #[error("the endpoint has another tag than when it was mapped; map it again with the new tag")]
     TagChanged,
     /// The endpoint was closed.
-    #[error("the endpoint is gone")]
+    #[error("the endpoint was closed; map another one")]
     EndpointGone,
     /// The data needs more bytes than its receiver will ever grant.
     #[error(
@@ -109,10 +109,10 @@ pub enum MessageError {
         why: LinkError,
     },
     /// The handler dropped the request without an answer.
-    #[error("the handler gave no answer")]
+    #[error("the handler dropped the request without an answer")]
     NoReply,
     /// The handler panicked.
-    #[error("the handler panicked")]
+    #[error("the handler of the request panicked; see the panic message of its process")]
     Panicked,
     /// The handler answered with more data than this side will ever take.
     #[error(
@@ -129,7 +129,7 @@ pub enum MessageError {
     #[error(transparent)]
     Access(#[from] AccessError),
     /// The answer is not of the type that was agreed on.
-    #[error("the answer has {have} bytes, its type {want}")]
+    #[error("the answer has {have} bytes and its type has {want}; use one type on both sides")]
     OtherType {
         /// Bytes of the answer.
         have: usize,
@@ -225,7 +225,7 @@ pub enum MessageError {
         bytes: usize,
     },
     /// Another thread moves the endpoint just now.
-    #[error("the endpoint is being moved already")]
+    #[error("another thread is moving the endpoint; wait until that is done")]
     Moving,
     /// A message to the endpoint was being served for longer than the deadline.
     #[error("the endpoint was in use for {waited:?}")]

@@ -22,7 +22,7 @@ impl LinksState {
         map: &MapRequest,
     ) -> Result<(), &'static str> {
         if map.number >= crate::frame::FrameHead::SLOTS {
-            return Err("a mapping that cannot be");
+            return Err("a mapping with an invalid slot or window");
         }
         let answer = match self.consider(map) {
             Ok((endpoint, handlers)) => self.let_map(link, map, endpoint, handlers),
@@ -101,9 +101,10 @@ impl LinksState {
     pub(crate) fn mapped(&mut self, link: SlotKey, mapped: Mapped) -> Result<(), &'static str> {
         let Mapped { number, slot, window, bytes, handlers, segment } = mapped;
         let line = self.links.live(link).map_err(|_| "no link")?;
-        let outgoing = line.am.outgoing.at(number).ok_or("it mapped what nobody asked for")?;
+        let outgoing =
+            line.am.outgoing.at(number).ok_or("it confirmed a mapping that was not requested")?;
         if slot >= crate::frame::FrameHead::SLOTS || window == 0 {
-            return Err("a mapping that cannot be");
+            return Err("a mapping with an invalid slot or window");
         }
         match outgoing.phase {
             MappingPhase::Asked => {
@@ -126,7 +127,7 @@ impl LinksState {
                 outgoing.phase = MappingPhase::Unmapped;
                 self.unmap_if_quiet(link, number);
             }
-            _ => return Err("it mapped twice"),
+            _ => return Err("it confirmed a mapping twice"),
         }
         Ok(())
     }
@@ -150,7 +151,7 @@ impl LinksState {
                 self.remove_outgoing(link, key);
                 Ok(())
             }
-            _ => Err("it refused what it had mapped"),
+            _ => Err("it refused a mapping it had confirmed"),
         }
     }
 
@@ -186,7 +187,11 @@ impl LinksState {
     /// The peer will give a mapping up.
     pub(crate) fn leaves(&mut self, link: SlotKey, slot: u32) -> Result<(), &'static str> {
         let line = self.links.live(link).map_err(|_| "no link")?;
-        let incoming = line.am.incoming.at(slot).ok_or("it leaves what it has not mapped")?;
+        let incoming = line
+            .am
+            .incoming
+            .at(slot)
+            .ok_or("it announced the release of a mapping it does not have")?;
         let (number, messages) = (incoming.number, incoming.leave());
         if messages > 0 {
             line.control(&LinkControl::Credit { number, messages });
@@ -225,7 +230,8 @@ impl LinksState {
     /// The peer knows that a mapping is given up.
     pub(crate) fn unmap_known(&mut self, link: SlotKey, number: u32) -> Result<(), &'static str> {
         let line = self.links.live(link).map_err(|_| "no link")?;
-        let key = line.am.outgoing.key_at(number).ok_or("it ended what was not mapped")?;
+        let key =
+            line.am.outgoing.key_at(number).ok_or("it ended a mapping that was not requested")?;
         let outgoing = line.am.outgoing.get(key).expect("just looked at");
         if outgoing.phase != MappingPhase::Gone {
             return Err("it ended a mapping in use");
@@ -246,7 +252,7 @@ impl LinksState {
     /// The peer gives a mapping up.
     pub(crate) fn unmapped(&mut self, link: SlotKey, slot: u32) -> Result<(), &'static str> {
         let line = self.links.live(link).map_err(|_| "no link")?;
-        let key = line.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
+        let key = line.am.incoming.key_at(slot).ok_or("it released a mapping it does not have")?;
         let incoming = line.am.incoming.remove(key).expect("just looked at");
         let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
         self.admitted.close(incoming.admitted);
@@ -255,7 +261,7 @@ impl LinksState {
             self.take_back_memory(incoming.endpoint, waiting.arrived);
         }
         if !is_quiet {
-            return Err("it gave up a mapping with messages under way");
+            return Err("it released a mapping with messages under way");
         }
         if let Ok(line) = self.links.live(link) {
             line.control(&LinkControl::Unmapped { number });

@@ -229,7 +229,7 @@ impl ReturnReason {
             0 => Ok(MessageError::NoHandler { handler }),
             1 => Ok(MessageError::TagChanged),
             2 => Ok(MessageError::EndpointGone),
-            _ => Err("a return for no reason"),
+            _ => Err("a returned message with an unknown reason"),
         }
     }
 }

@@ -68,7 +68,7 @@ fn credit_that_was_not_granted_buys_nothing() {
         believe(writer, 1 << 40);
         let _ = writer.wait_send(vec![1_u8; 100 << 20], LONG);
     });
-    assert_eq!(why, "more bytes than were granted");
+    assert_eq!(why, "it sent more than its credit");
     assert!(mapped < 1 << 20, "{mapped} bytes were mapped for a lie");
 }
 
@@ -86,7 +86,7 @@ fn small_parts_without_credit_are_noticed() {
             }
         }
     });
-    assert_eq!(why, "more bytes than were granted");
+    assert_eq!(why, "it sent more than its credit");
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn control_frames_that_lie_are_noticed() {
         heard(lie).0
     };
     let far = says(|at| ask(at, SenderNotice::Want { upto: u64::MAX, len: 1 }));
-    assert_eq!(far, "it wants what it cannot have reached");
+    assert_eq!(far, "it asked for credit beyond what it can have sent");
     let unused = says(|at| ask(at, SenderNotice::Unused { bytes: u64::MAX }));
-    assert_eq!(unused, "it gives back what it does not have");
+    assert_eq!(unused, "it returned more credit than it had");
     let again =
         says(|number| LinkControl::Channel(ChannelControl::Open { number, name: "x".to_owned() }));
     assert_eq!(again, "a channel that is open is opened again");

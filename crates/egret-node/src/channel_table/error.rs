@@ -85,7 +85,7 @@ pub enum ChannelError {
     InHandler,
     /// The message was not written: the reader was dropped. No message of the channel can be
     /// delivered any more.
-    #[error("nobody reads the channel any more")]
+    #[error("the reader of the channel was dropped")]
     ReaderGone,
     /// The message was not written: one part of it is larger than the reader's node ever accepts.
     /// The next message can be written.

@@ -29,7 +29,7 @@ pub(crate) struct ChannelOutflow {
 /// Why nothing more can be given to a channel, or not to this message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(crate) enum WriteHalt {
-    #[error("nobody reads the channel any more")]
+    #[error("the reader of the channel was dropped")]
     Stopped,
     #[error(transparent)]
     Refused(#[from] NeverFits),

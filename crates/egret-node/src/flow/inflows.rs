@@ -50,14 +50,14 @@ struct Inflow {
     stopped: bool,
 }
 
-// How a peer breaks the rules of flows, in the words that it is told.
+// How a peer breaks the rules of flows: the texts that it is sent.
 
 /// It sends without credit.
-pub(crate) const NO_CREDIT: &str = "more bytes than were granted";
+pub(crate) const NO_CREDIT: &str = "it sent more than its credit";
 /// It asks for a place in the flow that it cannot have reached.
-pub(crate) const WANTS_TOO_FAR: &str = "it wants what it cannot have reached";
+pub(crate) const WANTS_TOO_FAR: &str = "it asked for credit beyond what it can have sent";
 /// It gives back more credit than it has.
-pub(crate) const NOT_UNUSED: &str = "it gives back what it does not have";
+pub(crate) const NOT_UNUSED: &str = "it returned more credit than it had";
 
 impl Inflows {
     pub(crate) const fn new(budget: FlowBudget) -> Self {

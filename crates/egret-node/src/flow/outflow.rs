@@ -181,7 +181,7 @@ fn price(frame: &Descriptor) -> u64 {
     data_len(frame).map_or(0, cost)
 }
 
-const NOT_ASKED: &str = "it refused what nobody sent";
+const NOT_ASKED: &str = "it refused a piece that was not sent";
 
 #[cfg(test)]
 mod tests {

@@ -194,4 +194,4 @@ impl fmt::Debug for SuppliedBuffers {
 /// Longest message of the talk lane, words and all.
 pub(crate) const TALK_MAX: u64 = MEDIUM_MAX as u64 + 256;
 const NO_FLOW: &str = "data for a flow that is not open";
-const TOO_LONG: &str = "a message longer than any";
+const TOO_LONG: &str = "a message longer than its kind allows";

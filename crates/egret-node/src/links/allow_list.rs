@@ -44,7 +44,7 @@ struct AllowedHost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LinkAdmission {
     Yes,
-    /// It is not listed with this key, and may be soon: it may be another life of its host.
+    /// The peer is not listed with this key yet: it may be another life of its host.
     NotYet,
     /// Its host does not call, or is listed with another key for good.
     No,
@@ -153,7 +153,7 @@ impl LinksState {
         links.into_iter().for_each(|link| self.part_soon(link));
     }
 
-    /// Who is not listed keeps a link for so long.
+    /// Time for which an unlisted peer keeps a link.
     pub(super) fn keep_unlisted_for(&mut self, within: Duration) {
         self.allowed.unlisted = Some(within);
     }

@@ -376,7 +376,7 @@ impl LinksCore {
         }
     }
 
-    /// Who drives is to look, or the background at once.
+    /// Makes the driver, or the background thread, poll now.
     #[cold]
     pub(crate) fn call_background(&self) {
         self.nic.wake();

@@ -104,4 +104,4 @@ impl LinksState {
     }
 }
 
-const NOT_MAPPED: &str = "it wants what is not mapped";
+const NOT_MAPPED: &str = "a message about credit for a mapping that does not exist";

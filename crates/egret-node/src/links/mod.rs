@@ -18,7 +18,7 @@ mod flows;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../fuzz/models/egret-node/links/fuzzing.rs"]
 pub(crate) mod fuzzing;
-mod greeting;
+mod handshake;
 pub(crate) mod link_side;
 mod opening;
 mod options;

@@ -51,7 +51,7 @@ pub(super) type Accepting = Pin<Box<dyn Future<Output = Result<Vi, OpenError>> +
 pub(super) struct LinkAttempt {
     connecting: Option<Connecting>,
     made: Option<Vi>,
-    /// The link, from when its connection is made to when the peer has greeted.
+    /// The link, from when its connection is made to when the peer has said its hello.
     pub(super) link: Option<SlotKey>,
     failed: Option<LinkError>,
     waiters: WakerList,

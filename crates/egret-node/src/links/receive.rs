@@ -148,15 +148,15 @@ impl LinksState {
             LinkControl::from_bytes(arrived.bytes()).ok_or("a frame of control that is none")?;
         self.release(arrived);
         let line = self.links.get(link).ok_or("no link")?;
-        let greets = matches!(
+        let says_hello = matches!(
             control,
             LinkControl::Hello(_) | LinkControl::Crossed | LinkControl::Full { .. }
         );
-        if line.incarnation.is_none() && !greets {
-            return Err("it has not said hello");
+        if line.incarnation.is_none() && !says_hello {
+            return Err("a frame before the hello");
         }
         match control {
-            LinkControl::Hello(hello) => self.greeted(link, &hello),
+            LinkControl::Hello(hello) => self.handshake_done(link, &hello),
             LinkControl::Crossed => {
                 self.crossed(link);
                 Ok(())
@@ -165,7 +165,7 @@ impl LinksState {
                 self.full(link, links);
                 Ok(())
             }
-            LinkControl::Full { .. } => Err("it has no room for a link that there is"),
+            LinkControl::Full { .. } => Err("it reported itself full for an existing link"),
             LinkControl::Map(map) => self.asked_to_map(link, &map),
             LinkControl::Mapped(mapped) => self.mapped(link, mapped),
             LinkControl::NotMapped { number, why } => self.not_mapped(link, number, why),

@@ -16,8 +16,8 @@
 //! assert_eq!((a.rank(), b.rank(), a.size()), (0, 1, 2));
 //!
 //! // Names, which others look up.
-//! b.bind("greeting", b"hello")?;
-//! let found = a.wait_bound("greeting", a.deadline())?;
+//! b.bind("handshake", b"hello")?;
+//! let found = a.wait_bound("handshake", a.deadline())?;
 //! assert_eq!((found.owner, &found.bytes[..]), (b.id(), &b"hello"[..]));
 //!
 //! // The best fabric that both have leads there; the link is made at first use.

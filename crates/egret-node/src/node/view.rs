@@ -254,13 +254,13 @@ impl PoolView {
     fn learn(&mut self, first: u64, entries: Vec<LogEntry>) -> Result<(), &'static str> {
         self.quiet = Duration::ZERO;
         if first != self.known {
-            return Err("it told what happened in another order");
+            return Err("events out of order");
         }
         for entry in entries {
             self.known += 1;
             self.bytes += entry.len();
             if self.bytes > TOLD_MAX {
-                return Err("it told more than a registry remembers");
+                return Err("more events than the log can hold");
             }
             match &entry {
                 LogEntry::Joined(member) => {

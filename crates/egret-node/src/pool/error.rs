@@ -39,7 +39,9 @@ pub enum NodeError {
         why: String,
     },
     /// The registry has sent another answer than the request has.
-    #[error("the registry answers something else")]
+    #[error(
+        "the registry sent another kind of answer than was asked for; use the same version of egret"
+    )]
     OtherAnswer,
     /// This node is no member any more: it has left, or was dropped.
     #[error(

@@ -113,7 +113,10 @@ impl RegistryServer {
     /// Logs a request that was refused.
     fn tell_refused(&self, from: LinkPeer, question: &QuestionSummary, why: &RegistryRefusal) {
         if !question.is_of_members(why) {
-            let from = self.links.host_of(from).unwrap_or_else(|| "who has gone".to_owned());
+            let from = self
+                .links
+                .host_of(from)
+                .unwrap_or_else(|| "a peer whose link has ended".to_owned());
             self.refusals.lock().say(&from, question, why, rt::now());
         }
     }

@@ -22,7 +22,7 @@ fn asks(registry: &Registry, identity: &Identity) -> Vec<u8> {
     ask_to_join(&links, registry.address(), links.host())
 }
 
-/// The answer that the key was that of a member, as `registry/wire.rs` has it: a refusal, and why.
+/// The answer that the key was that of a member, as `pool/wire.rs` has it: a refusal, and why.
 fn key_used(by: NodeId) -> Vec<u8> {
     [&[5, 12][..], &by.rank.to_le_bytes(), &by.incarnation.to_le_bytes()].concat()
 }

@@ -52,18 +52,27 @@ fn bytes_that_are_no_value_are_named() {
     fn error<T: for<'a> FromWire<'a> + Debug>(bytes: &[u8]) -> String {
         Reader::new(bytes).read::<T>().unwrap_err().to_string()
     }
-    assert_eq!(error::<bool>(&[2]), "no bool");
-    assert_eq!(error::<char>(&[0, 0xd8, 0, 0]), "no char");
+    assert_eq!(error::<bool>(&[2]), "the bytes are not a valid bool");
+    assert_eq!(error::<char>(&[0, 0xd8, 0, 0]), "the bytes are not a valid char");
     assert_eq!(error::<std::num::NonZero<u8>>(&[0]), "no non-zero u8");
     assert_eq!(error::<String>(&[1, 0, 0, 0, 0xff]), "a string that is not UTF-8");
-    assert_eq!(error::<Option<u8>>(&[2, 0]), "no option");
-    assert_eq!(error::<Vec<f64>>(&[1, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), "no padding");
-    assert_eq!(error::<Vec<u8>>(&[255, 255, 255, 255, 1, 0, 0, 0, 0, 0, 0, 0, 7]), "no length");
-    assert_eq!(error::<BTreeMap<u8, u8>>(&[2, 0, 0, 0, 1, 1, 1, 1]), "the same key twice");
+    assert_eq!(error::<Option<u8>>(&[2, 0]), "the bytes are not a valid option");
+    assert_eq!(
+        error::<Vec<f64>>(&[1, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        "the bytes are not a valid padding"
+    );
+    assert_eq!(
+        error::<Vec<u8>>(&[255, 255, 255, 255, 1, 0, 0, 0, 0, 0, 0, 0, 7]),
+        "the bytes are not a valid length"
+    );
+    assert_eq!(
+        error::<BTreeMap<u8, u8>>(&[2, 0, 0, 0, 1, 1, 1, 1]),
+        "a map or set has the same key twice"
+    );
     assert_eq!(error::<Vec<()>>(&[1, 0, 0, 0, 1]), "no element without bytes");
     assert_eq!(
         error::<std::time::Duration>(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 202, 154, 59]),
-        "no duration"
+        "the bytes are not a valid duration"
     );
     let rest = Reader::new(&[1, 2]).read_last::<u8>().unwrap_err();
     assert_eq!(rest.to_string(), "1 bytes are left behind the last value");

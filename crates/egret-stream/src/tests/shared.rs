@@ -227,7 +227,7 @@ fn leaves_nothing() {
     // An Rc, a value, another Rc with a value, back to the first; then no bool.
     let bytes = [0, 0, 0, 0, 1, 5, 1, 0, 0, 0, 0, 1, 6, 1, 1, 0, 0, 0, 9];
     let error = Reader::new(&bytes).read::<(Rc<RefCell<Cyclic>>, bool)>().unwrap_err();
-    assert_eq!(error.to_string(), "no bool");
+    assert_eq!(error.to_string(), "the bytes are not a valid bool");
     assert_eq!(LIVE.get(), 0, "a cycle that was not handed out is gone");
 }
 

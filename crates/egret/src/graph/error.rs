@@ -37,8 +37,8 @@ pub enum RankGraphError {
         /// What the registry says of its end, or what the link does.
         why: String,
     },
-    /// All others are gone: nobody can send a graph.
-    #[error("all others are gone")]
+    /// All other nodes have left or died: no graph can arrive.
+    #[error("all other nodes have left or died; no graph can arrive")]
     AllGone,
     /// What came is no such graph. The next is received as usual.
     #[error("rank {from} sent {why}")]

@@ -39,8 +39,8 @@ fn changed_bits_of_calls_end_connections_and_never_arrive() {
 }
 
 #[test]
-fn changed_bits_of_greetings_let_nobody_in_as_another() {
-    play("changed::changed_bits_of_greetings_let_nobody_in_as_another", || {
+fn changed_bits_of_handshakes_let_nobody_in_as_another() {
+    play("changed::changed_bits_of_handshakes_let_nobody_in_as_another", || {
         let mut scene = Scene::open(Encrypt::default());
         let mut failed = 0;
         for seed in 0..6 {

@@ -41,7 +41,7 @@ type Shared = Arc<Mutex<Datagrams>>;
 struct Diversion {
     from: SocketAddr,
     to: SocketAddr,
-    /// Greetings are signed as by one who has this secret.
+    /// Handshakes are signed as by one who has this secret.
     secret: Option<Vec<u8>>,
     /// How many more are led astray.
     most: u64,
@@ -80,8 +80,8 @@ fn onward(shared: &Shared, side: usize, socket: &Arc<UdpSocket>) {
 
 /// Which of the sides is the impostor's.
 const IMPOSTOR: usize = 2;
-/// The kind of datagrams by which somebody greets.
-const GREETING: u8 = 7;
+/// The kind of datagrams that begin a handshake.
+const HANDSHAKE: u8 = 7;
 
 /// How datagrams of one go on to another, and how the answers come back.
 fn open_way(
@@ -158,8 +158,8 @@ impl Datagrams {
         };
         diversion.most -= 1;
         self.led += 1;
-        let is_greeting = bytes[0] == GREETING && bytes.get(24..28) == Some(b"EGRT");
-        if let Some(secret) = diversion.secret.as_ref().filter(|_| is_greeting && bytes[32] == 1) {
+        let is_handshake = bytes[0] == HANDSHAKE && bytes.get(24..28) == Some(b"EGRT");
+        if let Some(secret) = diversion.secret.as_ref().filter(|_| is_handshake && bytes[32] == 1) {
             sign(secret, &mut bytes[24..24 + OPENING]);
         }
         diversion.to
@@ -168,7 +168,7 @@ impl Datagrams {
     /// The impostor says something; what hears the answers of those to whom it is rank 0.
     fn claim(&mut self, from: SocketAddr, bytes: &[u8]) -> Arc<UdpSocket> {
         self.impostor = Some(from);
-        if bytes[0] == GREETING {
+        if bytes[0] == HANDSHAKE {
             self.claims.insert(bytes[16..24].try_into().unwrap());
         }
         Arc::clone(&self.near[0])

@@ -72,8 +72,8 @@ fn changed_and_dropped_datagrams_are_said_again() {
 }
 
 #[test]
-fn greetings_that_are_changed_and_dropped_are_made_again() {
-    play("over_udp::greetings_that_are_changed_and_dropped_are_made_again", || {
+fn handshakes_that_are_changed_and_dropped_are_made_again() {
+    play("over_udp::handshakes_that_are_changed_and_dropped_are_made_again", || {
         let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
         scene.relay.order("udp every 6 6 2");
         converse(&scene, &mut peer, &away);
@@ -98,7 +98,7 @@ fn what_is_said_again_calls_nobody() {
 /// Datagrams that are led astray, if it is not for a while.
 const ALL: u64 = u64::MAX;
 
-/// The order to lead so many datagrams to a host to another place, greetings with the sign of one who
+/// The order to lead so many datagrams to a host to another place, handshakes with the sign of one who
 /// has this secret.
 fn diversion(host: &str, place: &str, secret: &str, most: u64) -> String {
     let bytes = secret.rsplit_once('.').map_or(secret, |(_, bytes)| bytes);
@@ -115,7 +115,7 @@ fn datagrams_that_are_led_to_another_member_call_nobody_there() {
             scene.home.id_of(2).and_then(|node| scene.home.member(node)).unwrap().fabrics[0].host,
             place
         );
-        // Greetings: another answers who has the secret, and not the key.
+        // Handshakes: another answers who has the secret, and not the key.
         scene.relay.order(&diversion(&home, &place, &secret, ALL));
         let refused = peer.ask(&format!("call {HOME} {ASKED}"));
         assert!(refused.contains("another key than was expected"), "{refused}");
@@ -146,7 +146,7 @@ fn who_answers_datagrams_in_place_of_a_member_is_not_called() {
         let (home, secret) = (scene.home_host(), scene.bare_secret());
         let (_, port) = home.rsplit_once(':').unwrap();
         let place = format!("{FALSE}:{port}");
-        // One who has the secret of the pool, and one who has another, with and without a greeting that
+        // One who has the secret of the pool, and one who has another, with and without a handshake that
         // is signed for it.
         let other = Secret::random().reveal().unwrap();
         let is_another = "another key than was expected";
@@ -183,7 +183,7 @@ fn who_calls_with_datagrams_as_a_member_takes_no_link_from_it() {
         impostor.order(&format!("links {home} {secret} udp"));
         let refused = impostor.ask(&format!("connect {there}"));
         assert!(refused.starts_with("failed: "), "{refused}");
-        assert!(scene.relay.count("udp answered") > 0, "it was greeted, and has greeted");
+        assert!(scene.relay.count("udp answered") > 0, "both handshakes were answered");
         assert_eq!(impostor.count("linked"), 0);
         converse(&scene, &mut peer, &away);
         assert_eq!((scene.died(), peer.count("died")), (0, 0));

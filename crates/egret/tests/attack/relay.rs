@@ -177,7 +177,7 @@ fn connect(shared: &Shared, mut near: TcpStream) {
     _ = backward.join();
 }
 
-/// Passes the first step of a greeting on, with the sign of one who has the secret instead of one
+/// Passes the first step of a handshake on, with the sign of one who has the secret instead of one
 /// who knows the key: a callee with another key takes it, and the handshake is the same.
 fn sign_anew(secret: &[u8], near: &mut TcpStream, far: &mut TcpStream) -> std::io::Result<()> {
     let mut opening = [0; OPENING];
@@ -186,7 +186,7 @@ fn sign_anew(secret: &[u8], near: &mut TcpStream, far: &mut TcpStream) -> std::i
     far.write_all(&opening)
 }
 
-/// Gives the first step of a greeting the sign of one who has the secret.
+/// Gives the first step of a handshake the sign of one who has the secret.
 pub(crate) fn sign(secret: &[u8], opening: &mut [u8]) {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length");
     mac.update(b"egret: who has the secret knocks");
@@ -195,7 +195,7 @@ pub(crate) fn sign(secret: &[u8], opening: &mut [u8]) {
     opening[HEAD..HEAD + SIGN].copy_from_slice(&sign[..SIGN]);
 }
 
-/// Bytes of the first step of a greeting.
+/// Bytes of the first step of a handshake.
 pub(crate) const OPENING: usize = HEAD + SIGN + FIRST;
 /// Bytes of a step's head, of the sign, and of the first message of the handshake.
 const HEAD: usize = 12;

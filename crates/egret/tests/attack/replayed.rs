@@ -15,7 +15,7 @@ fn what_was_said_before_lets_nobody_in_and_calls_nobody() {
         let away = scene.away();
         scene.talk(&away, "once").unwrap();
         let members = scene.home.members();
-        // Greetings and all that followed, to whom they were said.
+        // Handshakes and all that followed, to whom they were said.
         let refused = scene.relay.count("replay");
         assert!(refused >= 2, "the registry and a node have ended {refused} of them");
         assert_eq!(scene.home.members(), members);

@@ -89,7 +89,7 @@ impl Slots {
         slot
     }
 
-    /// As `Class::give`, which it stands for.
+    /// As `BufferClass::give`, which it stands for.
     pub(super) fn give(&self, slot: u32) {
         self.write(slot);
         self.alive();
@@ -108,7 +108,7 @@ impl Slots {
         }
     }
 
-    /// As `Core::close`.
+    /// As `PoolCore::close`.
     pub(super) fn close(&self) {
         self.alive();
         let out = self.slots.close();

@@ -3,7 +3,7 @@
 use super::bytes::{ByteReader, Malformed, REASON, known, push_kind, push_text, read_kind};
 use crate::vi::{AccessError, ViError};
 
-/// Why an end takes part in the connection no more.
+/// Why an end has left the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::fabric) enum CloseReason {
     /// It was closed.

@@ -66,7 +66,7 @@ pub(crate) enum Admission<K> {
 /// What the log says of a handshake that gave way.
 pub(crate) const DISPLACED: &str = "its handshake had proven nothing when others needed its place";
 /// How long a handshake that was opened has before it may have to give way: longer than its steps
-/// take on any network, and shorter than anybody minds to ask again.
+/// take on any network, and short enough that a caller can repeat its request.
 pub(crate) const MOMENT: Duration = Duration::from_millis(100);
 /// The same of a handshake without an opening, which arrives right behind its connection. The
 /// places of one source are free again soon enough for 20,000 strangers a second.

@@ -7,8 +7,8 @@
 //!   Caller                                                Callee
 //!   Opening: version, byte order, sign, e ───────────────▶ feed
 //!   feed ◀──────────────── Opening: e, its key, or Refusal
-//!   Asking: its key, secret, hello, terms ───────────────▶ feed: News::Hello
-//!   feed: News::Welcome ◀──── Welcome: terms, or Refusal: why
+//!   Asking: its key, secret, hello, terms ───────────────▶ feed: HandshakeEvent::Hello
+//!   feed: HandshakeEvent::Welcome ◀──── Welcome: terms, or Refusal: why
 //! ```
 //!
 //! The cryptography is that of the Noise Protocol, by the crate `snow`; `noise.rs` says which.

@@ -47,7 +47,7 @@ pub(in crate::fabric) struct PeerProof {
     pub is_sealed: bool,
 }
 
-/// A message that was not made by who has the keys, or was changed on its way.
+/// A message with a wrong tag: made with other keys, or changed on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotAuthentic;
 

@@ -18,11 +18,11 @@ pub(super) const TRACKED: u64 = (WORDS as u64 - 1) * BITS;
 /// What is known of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplayVerdict {
-    /// It has not come.
+    /// The number is new.
     New,
-    /// It has.
+    /// The number was received before.
     Come,
-    /// It is too long ago to tell.
+    /// The number is older than the window.
     Old,
 }
 

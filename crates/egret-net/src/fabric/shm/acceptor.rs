@@ -118,7 +118,7 @@ pub(super) enum RefusedPeerCause {
     Left,
     /// The handshake failed.
     #[error("{0}")]
-    Greeting(#[from] HandshakeError),
+    Handshake(#[from] HandshakeError),
     /// A system call failed.
     #[error("{0}; if it is \"too many open files\", raise `ulimit -n`")]
     System(#[from] Errno),
@@ -234,7 +234,7 @@ impl Acceptor {
         let pid = peer.pid;
         let strange = peer.check_user();
         let control = ControlSocket::new(socket, peer);
-        let callee = Callee::new(self.stance.greet.clone(), true);
+        let callee = Callee::new(self.stance.handshake.clone(), true);
         if let Err(why) = strange {
             refuse(&control, callee, &ConnectRefusal::OtherUser { uid: own_user() });
             return Err(RefusedPeer { pid, why: why.into() });

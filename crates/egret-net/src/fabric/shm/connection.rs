@@ -30,7 +30,7 @@ pub(super) struct Connection {
 /// Whether a nic looks at a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attention {
-    /// It is looked at; the last turn in which there was something.
+    /// The connection is polled; holds the last turn that found something.
     Awake(u32),
     Resting,
     /// The connection has ended, and waiting threads know.

@@ -159,7 +159,7 @@ impl Connector {
             HandshakeAttemptError::OtherUser(other) => {
                 Some(ConnectError::other_user(other.theirs()))
             }
-            HandshakeAttemptError::Greeting(why) => why.final_error(&mut self.retry, now),
+            HandshakeAttemptError::Handshake(why) => why.final_error(&mut self.retry, now),
         };
         final_error.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
     }
@@ -249,7 +249,7 @@ pub(super) enum HandshakeAttemptError {
     OtherUser(#[from] OtherUser),
     /// The handshake failed.
     #[error(transparent)]
-    Greeting(#[from] HandshakeError),
+    Handshake(#[from] HandshakeError),
     /// The other side left without an answer. The next nic of its name may answer.
     #[error("process {pid} left without an answer")]
     Gone {
@@ -263,7 +263,7 @@ pub(super) enum HandshakeAttemptError {
 
 impl From<Malformed> for HandshakeAttemptError {
     fn from(why: Malformed) -> Self {
-        Self::Greeting(why.into())
+        Self::Handshake(why.into())
     }
 }
 
@@ -308,7 +308,7 @@ impl HandshakeAttempt {
         let wish = stance.wish(control.peer());
         let offer = ConnectOffer { host: host.to_owned(), terms, wish };
         let wanted = CallerRequest { hello, terms: offer.encode(), key, is_plain: true };
-        let caller = Box::new(Caller::new(stance.greet.clone(), wanted));
+        let caller = Box::new(Caller::new(stance.handshake.clone(), wanted));
         let mut attempt = Self { control, caller, wish };
         Ok(match attempt.send_step(&[])? {
             PacketSent::Sent => AttemptStart::Started(attempt),

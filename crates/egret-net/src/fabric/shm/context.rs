@@ -73,5 +73,6 @@ pub(super) fn tell(
 }
 
 /// A message that only cooperating peers may send.
-pub(super) const ISOLATED: ViError = ViError::Protocol("another trust than cooperating");
+pub(super) const ISOLATED: ViError =
+    ViError::Protocol("a control message of cooperating peers on an isolated connection");
 pub(super) const GONE: ViError = ViError::PeerDied { why: "its process is gone" };

@@ -257,7 +257,7 @@ impl DataPath {
                 self.read_peer_counts(keys)?;
             }
         }
-        let home = self.cooperating.as_mut().is_some_and(CooperatingSegments::poll);
+        let home = self.poll_returns(took);
         let mut put = false;
         if self.sender.outbox.has_more() {
             let counts = self.counts();
@@ -272,6 +272,14 @@ impl DataPath {
             self.publish();
         }
         Ok(took || put || home)
+    }
+
+    /// Takes back the buffers that the peer has dropped, also in a poll that took messages. Whether
+    /// there were any.
+    #[inline]
+    fn poll_returns(&mut self, took: bool) -> bool {
+        let is_late = took && planted(Fault::ReturnsLate);
+        !is_late && self.cooperating.as_mut().is_some_and(CooperatingSegments::poll)
     }
 
     /// Wakes the peer if it sleeps. An error means that the peer is gone, which its control socket
@@ -414,7 +422,7 @@ impl DataPath {
         let Some(taken) = ring.take_posted(scratch).map_err(protocol_error)? else {
             return Ok(NextRecord::Nothing);
         };
-        let nonsense = ViError::Protocol("a record that makes no sense");
+        let nonsense = ViError::Protocol("a malformed record");
         let ConnectionParts { own, foreign, control, .. } = parts;
         let mut io = TransferContext {
             keys,
@@ -725,5 +733,5 @@ enum NextRecord {
 #[cold]
 fn protocol_error(error: RingError) -> Box<ViError> {
     tracing::warn!(%error, "a peer's ring of posted messages");
-    ViError::Protocol("a record that makes no sense").into()
+    ViError::Protocol("a malformed record").into()
 }

@@ -53,7 +53,7 @@ pub(super) struct UndrainedRecords {
 /// The position behind a record: never zero.
 pub(super) type LanePosition = NonZeroU64;
 
-const BAD_RING: ViError = ViError::Protocol("a ring of records that makes no sense");
+const BAD_RING: ViError = ViError::Protocol("a malformed ring of records");
 
 impl EagerLanes {
     /// `None` if the peer's memory is not as large as it must be.

@@ -4,6 +4,8 @@
 
 use std::sync::atomic::Ordering::{self, Relaxed};
 
+use rustix::io::Errno;
+
 use super::doorbell::WakeupCertainty;
 use crate::atomics::Atomics;
 use crate::fabric::handshake::HandshakeLimits;
@@ -123,8 +125,8 @@ pub(super) enum Fault {
     BackIgnored,
     /// A hand-over that nobody receives is not looked at.
     UnreceivedForgotten,
-    /// A poll does not look at returns.
-    ReturnsUnpolled,
+    /// A poll that takes messages does not look at returns.
+    ReturnsLate,
     /// A return wakes nobody.
     ReturnSilent,
     /// A hand-over says how many bytes are left where it was.
@@ -204,10 +206,14 @@ pub(super) fn tail(tail: &[u8]) -> &[u8] {
     if planted(Fault::TailForgotten) { &[] } else { tail }
 }
 
+/// What the kernel says of a read of another process.
+pub(super) fn reading<T>(read: Result<T, Errno>) -> Result<T, Errno> {
+    if planted(Fault::ReachForbidden) { Err(Errno::PERM) } else { read }
+}
+
 /// What the kernel says that it read, of so many bytes; less than zero for an error.
 pub(super) fn got(got: isize, asked: usize) -> isize {
     match () {
-        () if planted(Fault::ReachForbidden) => -1,
         () if planted(Fault::ShortReadEnds) => asked.cast_signed(),
         () => got,
     }

@@ -13,7 +13,7 @@ pub(super) const TAKEN: usize = 64;
 pub(super) const RECEIVES: usize = 72;
 /// Messages placed in posted memory, ever.
 pub(super) const PLACED: usize = 80;
-/// Not zero once this end takes part no more: its buffers may have new contents.
+/// Not zero once this end has left the connection: its buffers may have new contents.
 pub(super) const LEFT: usize = 88;
 /// The ring of posted messages to the peer.
 pub(super) const RING: usize = 128;

@@ -22,8 +22,8 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = options.host.clone();
     let secret = options.checked_secret()?;
     let (identity, encrypt) = (options.identity_or_new(), options.encrypt);
-    let greet = handshake::Credentials::new("shm", secret, identity, encrypt).local();
-    let stance = ShmRequirements { trust: options.trust, greet };
+    let handshake = handshake::Credentials::new("shm", secret, identity, encrypt).local();
+    let stance = ShmRequirements { trust: options.trust, handshake };
     let acceptor = Acceptor::open(&host, stance.clone()).map_err(|why| match why {
         AcceptorError::Taken { host } => match other_holder(&host) {
             Some(other) => OpenError::TakenByOther { host, pid: other.pid(), user: other.theirs() },

@@ -124,9 +124,9 @@ impl PeerMemoryReader {
     fn read_some(&self, pid: i32, at: u64, to: &mut [u8]) -> Result<usize, ViError> {
         #[cfg(test)]
         READS.with(|reads| reads.set(reads.get() + 1));
-        match read_process(pid, self.mark_at, at, to) {
+        match fault::reading(read_process(pid, self.mark_at, at, to)) {
             Ok((mark, _)) if self.is_other(mark) => Err(REPLACED),
-            Ok((_, 0)) => Err(ViError::Protocol("bytes outside its memory")),
+            Ok((_, 0)) => Err(ViError::Protocol("bytes outside the peer's memory")),
             Ok((_, n)) => Ok(n),
             Err(Errno::SRCH) => Err(GONE),
             // Not even the mark is there.

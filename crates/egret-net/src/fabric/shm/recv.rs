@@ -342,7 +342,7 @@ fn fetch(
     place: &DataPlace,
     fill: impl FnOnce(usize, &mut dyn FnMut(&mut [u8])),
 ) -> Result<(), Box<ViError>> {
-    let outside = ViError::Protocol("bytes outside its memory");
+    let outside = ViError::Protocol("bytes outside the peer's memory");
     let (source, mut at, len) = match place {
         DataPlace::Inline { at, len } => {
             let mut from = &io.record[usize::from(*at)..][..usize::from(*len)];

@@ -512,7 +512,7 @@ impl OwedLooks {
         self.unfenced.push(at);
     }
 
-    /// It rests no more.
+    /// The connection at this place stops resting.
     fn forget(&mut self, at: usize) {
         self.unfenced.retain(|resting| *resting != at);
         self.doubted.retain(|resting| *resting != at);
@@ -522,7 +522,7 @@ impl OwedLooks {
         self.unfenced.iter().chain(&self.doubted)
     }
 
-    /// Those that are to be looked at now, behind a fence with which the bells are like this.
+    /// Connections to poll now, behind a fence, given which doorbells are armed.
     fn behind_fence(&mut self, bells: WakeupCertainty, now: Instant) -> Vec<usize> {
         let mut owed = self.unfenced.clone();
         if self.due.is_some_and(|due| due <= now) {

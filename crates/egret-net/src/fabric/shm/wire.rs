@@ -62,7 +62,7 @@ pub(super) const INLINE: usize = POSTED_MAX - INLINE_AT;
 pub(super) struct ItemWords {
     pub what: u64,
     pub words: [u64; INLINE_WORDS],
-    /// Whether bytes follow, in the place of the last words.
+    /// Whether bytes follow, in the place of the goodbye.
     is_inline: bool,
 }
 

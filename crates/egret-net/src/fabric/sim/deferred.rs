@@ -34,6 +34,6 @@ impl SimDeferredWork {
 
 impl fmt::Debug for ScheduledAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Plan")
+        f.write_str("ScheduledAction")
     }
 }

@@ -44,7 +44,7 @@ pub(super) enum FrameBody {
     Ack(SimCounts),
     /// Asks for an [`Ack`](Self::Ack), and says how far the lanes of eager messages were sent.
     Ping(SimCounts, [u64; 2]),
-    /// The end that sends this takes part in the connection no more.
+    /// The end that sends this has left the connection.
     Gone(SimCloseReason),
 }
 
@@ -99,11 +99,11 @@ pub(super) enum StreamItem {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SimCloseReason {
-    /// It was closed.
+    /// The end was closed.
     Closed,
-    /// It failed, and this is why.
+    /// The end failed, for this reason.
     Failed(ViError),
-    /// It was never heard of here: this node has restarted, or the connector gave up.
+    /// The end is unknown: the node restarted, or the connector gave up.
     Unknown,
 }
 

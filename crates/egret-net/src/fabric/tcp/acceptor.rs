@@ -40,7 +40,7 @@ pub(super) struct Acceptor {
     left: usize,
 }
 
-/// Somebody who has not said what it wants.
+/// A caller whose handshake is not complete.
 #[derive(Debug)]
 struct TcpHandshake {
     socket: TcpSocket,
@@ -49,7 +49,7 @@ struct TcpHandshake {
     since: Instant,
 }
 
-/// Somebody who has.
+/// A caller whose handshake is complete.
 #[derive(Debug)]
 pub(super) struct TcpRequest {
     pub stream: ByteStream,

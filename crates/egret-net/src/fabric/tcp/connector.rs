@@ -161,7 +161,7 @@ impl Connector {
                 let conn = DataPath::new(self.retry.request.spec, stream, &[], keys);
                 ConnectOutcome::Made((Box::new(conn), session.known, behind))
             }
-            Err(HandshakeFailure::Greeting(why)) => {
+            Err(HandshakeFailure::Handshake(why)) => {
                 let why = why.final_error(&mut self.retry, now);
                 why.map_or(ConnectOutcome::Pending, ConnectOutcome::Failed)
             }

@@ -99,7 +99,9 @@ const UNTOLD_MAX: usize = 256 << 10;
 const KEEP: usize = 32;
 
 const GONE: ViError = ViError::PeerDied { why: "its connection ended without a goodbye" };
-const SILENT: ViError = ViError::PeerDied { why: "it has not answered for too long" };
+const SILENT: ViError = ViError::PeerDied {
+    why: "the peer has not answered for 8 s, or has not acknowledged bytes for 20 s",
+};
 const LOST: ViError = ViError::PeerDied { why: "its connection broke" };
 const CUT: ViError = ViError::PeerDied { why: "its connection ended within a sealed record" };
 const WORN: ViError = ViError::Protocol(SealError::Worn.text());

@@ -15,16 +15,16 @@ pub(super) enum HandshakeFailure {
     #[error("it sent more than belongs to a handshake")]
     Unfit,
     #[error(transparent)]
-    Greeting(#[from] HandshakeError),
+    Handshake(#[from] HandshakeError),
 }
 
 /// Sends and reads steps until there is an event: it, and the bytes behind the step.
 pub(super) fn advance_handshake(
     socket: &TcpSocket,
-    greeter: &mut Handshake<impl HandshakeSide>,
+    handshake: &mut Handshake<impl HandshakeSide>,
 ) -> Result<Option<(HandshakeEvent, Vec<u8>)>, HandshakeFailure> {
     let mut bytes = [0; STEP_MAX];
-    say(socket, greeter)?;
+    say(socket, handshake)?;
     loop {
         let n = match socket.recv(&mut bytes) {
             Ok(0) => return Err(HandshakeFailure::Left),
@@ -33,8 +33,8 @@ pub(super) fn advance_handshake(
         };
         let mut rest = &bytes[..n];
         while !rest.is_empty() {
-            let fed = greeter.feed(rest);
-            let said = say(socket, greeter);
+            let fed = handshake.feed(rest);
+            let said = say(socket, handshake);
             let fed = fed?;
             said?;
             rest = &rest[fed.consumed..];
@@ -51,13 +51,13 @@ pub(super) fn advance_handshake(
 /// A few bytes, which a kernel that has just made the connection takes.
 pub(super) fn say(
     socket: &TcpSocket,
-    greeter: &mut Handshake<impl HandshakeSide>,
+    handshake: &mut Handshake<impl HandshakeSide>,
 ) -> Result<(), HandshakeFailure> {
-    let outgoing = greeter.outgoing();
+    let outgoing = handshake.outgoing();
     let len = outgoing.len();
     if len > 0 {
         let sent = socket.send(outgoing).map_err(|_| HandshakeFailure::Left)?;
-        greeter.sent(sent);
+        handshake.sent(sent);
         if sent < len {
             return Err(HandshakeFailure::Left);
         }

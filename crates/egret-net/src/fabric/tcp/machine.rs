@@ -51,8 +51,7 @@ impl Machine for Driver {
             .min()
     }
 
-    /// What was posted is written, and what is owed is told. Whatever has come, the
-    /// set says.
+    /// Writes posted frames and sends owed counts. The set reports what has arrived.
     fn arm(&mut self, after: &mut After) -> bool {
         self.is_armed = true;
         let mut at = 0;

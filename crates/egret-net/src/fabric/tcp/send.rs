@@ -440,9 +440,9 @@ impl Sender {
     }
 
     #[inline]
-    fn is_lie(&self, peer: ReceiveCounts) -> bool {
-        let is_lie = peer.taken > self.frames || peer.placed > self.outbox.messages;
-        is_lie && !planted(Fault::CountsBelieved)
+    fn is_impossible(&self, peer: ReceiveCounts) -> bool {
+        let is_impossible = peer.taken > self.frames || peer.placed > self.outbox.messages;
+        is_impossible && !planted(Fault::CountsBelieved)
     }
 
     /// Processes the counts of the peer, which may not exceed what was sent.
@@ -452,7 +452,7 @@ impl Sender {
         if peer == self.peer {
             return Ok(());
         }
-        if self.is_lie(peer) {
+        if self.is_impossible(peer) {
             return Err(
                 ViError::Protocol("an acknowledgement of frames that were never sent").into()
             );

@@ -30,7 +30,7 @@ pub(super) enum TcpFrame {
     Kind { fingerprint: u64 },
     /// Nothing but the counts, and what was drained; may ask the same.
     Counts { drained: DrainedUnits, asks: bool },
-    /// The sender takes part no more.
+    /// The sender has left the connection.
     Goodbye,
     /// An eager message, and what was drained.
     Eager { lane: Lane, tag: u64, drained: DrainedUnits },
@@ -75,7 +75,7 @@ const REFUSED: u8 = 4;
 const ASKS: u8 = 8;
 const BULK: u8 = 16;
 
-const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
+const NONSENSE: ViError = ViError::Protocol("a malformed frame");
 
 impl TcpFrame {
     /// Whether it is counted as taken: all but those that are about counting, that have counts of

@@ -91,7 +91,7 @@ impl Acceptor {
 
     /// Processes a handshake step of the caller at `at` with the number `theirs`. A request if the handshake
     /// is complete; an error if the token is wrong.
-    pub(super) fn greeted(
+    pub(super) fn handshake_done(
         &mut self,
         (at, theirs): (SocketAddr, ConnectionNumber),
         (token, step): (u64, &[u8]),
@@ -212,7 +212,7 @@ impl Acceptor {
     }
 
     /// Handles a tick: drops handshakes whose callers are silent.
-    pub(super) fn beat(&mut self) {
+    pub(super) fn keep_alive_tick(&mut self) {
         self.handshakes.retain(|_, handshake| {
             let mut talk = handshake.talk();
             talk.idle += 1;

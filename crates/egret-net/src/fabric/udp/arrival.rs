@@ -285,8 +285,8 @@ impl Driver {
             }
             UdpDatagram::Goodbye { to, why } => self.goodbye(to, (why, protection), from, after),
             UdpDatagram::Unknown { number } => self.unknown(number, from, after),
-            UdpDatagram::Greet { token, from: theirs, stream } => {
-                self.greeted((from, theirs), (token, stream), after);
+            UdpDatagram::Handshake { token, from: theirs, stream } => {
+                self.handshake_done((from, theirs), (token, stream), after);
             }
             UdpDatagram::Token { to, token } => {
                 if let Some(connector) = self.connectors.get_mut(&to) {
@@ -353,13 +353,13 @@ impl Driver {
         }
     }
 
-    fn greeted(
+    fn handshake_done(
         &mut self,
         who: (SocketAddr, ConnectionNumber),
         what: (u64, &[u8]),
         after: &mut After,
     ) {
-        match self.acceptor.greeted(
+        match self.acceptor.handshake_done(
             who,
             what,
             (&self.fixed.credentials, &self.fixed.socket),

@@ -188,8 +188,8 @@ impl Connection {
     }
 
     /// Some time has passed: asks whether the peer lives, or says why it does not.
-    pub(super) fn beat(&mut self) -> Option<ViError> {
-        match self.end.open()?.beat() {
+    pub(super) fn keep_alive_tick(&mut self) -> Option<ViError> {
+        match self.end.open()?.keep_alive_tick() {
             Ok(asks) => {
                 if asks {
                     self.say(&UdpHead::probe(self.to));

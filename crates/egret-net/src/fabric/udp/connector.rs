@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::fault::{Fault, planted};
 use super::socket::DatagramSocket;
-use super::wire::{ConnectionNumber, GoodbyeReason, UdpHead, greet};
+use super::wire::{ConnectionNumber, GoodbyeReason, UdpHead, start_handshake};
 use crate::fabric::ConnectRequest;
 use crate::fabric::common::connect_retry::{ConnectRetry, NOBODY, UNRESOLVED};
 use crate::fabric::common::{ConnectOutcome, ListenState, PendingConnector};
@@ -62,7 +62,7 @@ impl UdpAttempt {
     fn say(&mut self, at: SocketAddr, socket: &DatagramSocket) {
         let Some(caller) = &mut self.caller else { return };
         if lacks_token(self.token) {
-            let datagram = greet(0, self.number, &[]);
+            let datagram = start_handshake(0, self.number, &[]);
             let _ = socket.send(&at.into(), &[IoSlice::new(&datagram)]);
             return;
         }
@@ -70,7 +70,7 @@ impl UdpAttempt {
             caller.repeat();
         }
         let step = caller.outgoing();
-        let datagram = greet(self.token, self.number, step);
+        let datagram = start_handshake(self.token, self.number, step);
         let len = step.len();
         let _ = socket.send(&at.into(), &[IoSlice::new(&datagram)]);
         caller.sent(len);

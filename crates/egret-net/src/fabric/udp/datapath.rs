@@ -46,7 +46,7 @@ struct UdpInbound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct IgnoredPieces {
     pub twice: u64,
-    pub lies: u64,
+    pub contradictions: u64,
     /// Messages that did not become whole.
     pub given_up: u64,
 }
@@ -61,7 +61,7 @@ impl UdpInbound {
             PieceOutcome::Whole => self.receives.posted.received += 1,
             PieceOutcome::NoReceive => self.receives.posted.dropped += 1,
             PieceOutcome::Twice => self.ignored.twice += 1,
-            PieceOutcome::Lie => self.ignored.lies += 1,
+            PieceOutcome::Contradiction => self.ignored.contradictions += 1,
             PieceOutcome::Kept | PieceOutcome::Unfit => {}
         }
     }
@@ -200,24 +200,26 @@ impl DataPath {
             RemoteSide::One { assembly, .. } => assembly.take(piece, receives, notices),
             RemoteSide::Group(members) => members.take(from, piece, receives, notices),
             // A window sends no messages.
-            RemoteSide::Window(_) => PieceOutcome::Lie,
+            RemoteSide::Window(_) => PieceOutcome::Contradiction,
         };
         self.inbound.count(came);
         came
     }
 
     /// Some time has passed. Whether to ask the peer if it lives.
-    pub(super) fn beat(&mut self) -> Result<bool, ViError> {
+    pub(super) fn keep_alive_tick(&mut self) -> Result<bool, ViError> {
         let receives = &mut self.inbound.receives;
-        let (given_up, beat) = match &mut self.peers {
+        let (given_up, tick) = match &mut self.peers {
             RemoteSide::One { assembly, keep_alive } => {
-                (assembly.beat(receives), keep_alive.beat())
+                (assembly.keep_alive_tick(receives), keep_alive.keep_alive_tick())
             }
-            RemoteSide::Group(members) => (members.beat(receives), KeepAliveAction::Nothing),
-            RemoteSide::Window(keep_alive) => (0, keep_alive.beat()),
+            RemoteSide::Group(members) => {
+                (members.keep_alive_tick(receives), KeepAliveAction::Nothing)
+            }
+            RemoteSide::Window(keep_alive) => (0, keep_alive.keep_alive_tick()),
         };
         self.inbound.ignored.given_up += given_up;
-        match beat {
+        match tick {
             KeepAliveAction::Nothing => Ok(false),
             KeepAliveAction::Ask => Ok(true),
             KeepAliveAction::Dead => Err(SILENT),

@@ -20,7 +20,7 @@ use super::connection::Connection;
 use super::connector::{Connector, UdpConnected};
 use super::datapath::DataPath;
 use super::group::GroupSeal;
-use super::keep_alive::BEAT;
+use super::keep_alive::KEEP_ALIVE_TICK;
 use super::socket::DatagramSocket;
 use super::wire::ConnectionNumber;
 use crate::fabric::common::{
@@ -81,7 +81,7 @@ pub(super) struct Driver {
     pub over: VecDeque<ConnId>,
     /// Polls in a row that have found something.
     pub streak: u32,
-    pub next_beat: Instant,
+    pub next_keep_alive: Instant,
     pub pace: PollTimer,
     pub tally: DroppedDatagrams,
 }
@@ -140,7 +140,7 @@ impl Driver {
             joined: None,
             over: VecDeque::new(),
             streak: 0,
-            next_beat: now + BEAT,
+            next_keep_alive: now + KEEP_ALIVE_TICK,
             pace: PollTimer::default(),
             tally: DroppedDatagrams::default(),
         }
@@ -352,16 +352,16 @@ impl Driver {
                 self.attempt(connector, now, after);
             }
         }
-        if now >= self.next_beat {
-            self.next_beat = now + BEAT;
-            self.beat(after);
+        if now >= self.next_keep_alive {
+            self.next_keep_alive = now + KEEP_ALIVE_TICK;
+            self.keep_alive_tick(after);
         }
     }
 
-    pub(super) fn beat(&mut self, after: &mut After) {
-        self.acceptor.beat();
+    pub(super) fn keep_alive_tick(&mut self, after: &mut After) {
+        self.acceptor.keep_alive_tick();
         let all = self.links.open.values_mut();
-        let dead = all.filter_map(|link| link.beat().map(|why| (link.number, why)));
+        let dead = all.filter_map(|link| link.keep_alive_tick().map(|why| (link.number, why)));
         for (number, why) in dead.collect::<Vec<_>>() {
             self.end(number, &why, after);
         }

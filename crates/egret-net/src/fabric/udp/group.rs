@@ -98,8 +98,8 @@ impl GroupMembers {
         assembly.take(piece, receives, notices)
     }
 
-    pub(super) fn beat(&mut self, receives: &mut ReceiveSizes) -> u64 {
-        self.0.iter_mut().map(|(_, assembly)| assembly.beat(receives)).sum()
+    pub(super) fn keep_alive_tick(&mut self, receives: &mut ReceiveSizes) -> u64 {
+        self.0.iter_mut().map(|(_, assembly)| assembly.keep_alive_tick(receives)).sum()
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {

@@ -25,7 +25,7 @@ pub(super) enum KeepAliveAction {
 }
 
 /// The length of a tick.
-pub(super) const BEAT: Duration = Duration::from_millis(500);
+pub(super) const KEEP_ALIVE_TICK: Duration = Duration::from_millis(500);
 /// Four seconds.
 pub(super) const QUIET: u32 = 8;
 /// Ten seconds: twelve questions without an answer.
@@ -43,7 +43,7 @@ impl KeepAlive {
         self.heard = true;
     }
 
-    pub(super) fn beat(&mut self) -> KeepAliveAction {
+    pub(super) fn keep_alive_tick(&mut self) -> KeepAliveAction {
         if std::mem::take(&mut self.heard) {
             self.quiet = 0;
             return KeepAliveAction::Nothing;

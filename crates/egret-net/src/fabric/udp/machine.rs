@@ -82,8 +82,8 @@ impl Machine for Driver {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let has_beat = self.is_busy().then_some(self.next_beat);
-        connectors::deadline(&self.connectors).into_iter().chain(has_beat).min()
+        let has_keep_alive = self.is_busy().then_some(self.next_keep_alive);
+        connectors::deadline(&self.connectors).into_iter().chain(has_keep_alive).min()
     }
 
     fn arm(&mut self, after: &mut After) -> bool {

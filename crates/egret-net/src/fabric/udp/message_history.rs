@@ -12,7 +12,7 @@ pub(super) struct MessageHistory {
 }
 
 const WORDS: usize = 16;
-/// How many are told apart.
+/// How many messages are remembered as finished.
 pub(super) const SPAN: u64 = 64 * WORDS as u64;
 
 impl MessageHistory {

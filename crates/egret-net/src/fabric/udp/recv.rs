@@ -3,7 +3,7 @@
 //! A message takes the oldest receive when its first piece comes, whichever that is,
 //! and its bytes go straight there: nothing of a message is kept elsewhere. What bounds
 //! it: [`AT_ONCE`] messages, each as long as a receive that was posted for it, a bit for
-//! each piece, and a few [beats](super::keep_alive) of time. Whatever is given up gives its
+//! each piece, and a few [ticks](super::keep_alive) of time. Whatever is given up gives its
 //! receive back, to be the next again, with bytes in it that mean nothing.
 
 use super::fault::{self, Fault, planted};
@@ -31,10 +31,10 @@ pub(super) enum PieceOutcome {
     NoReceive,
     /// Its message does not fit the receive it met, which failed.
     Unfit,
-    /// It came before, or its message is over.
+    /// The piece was received before, or its message is finished.
     Twice,
-    /// It says something else of its message than others did.
-    Lie,
+    /// The piece contradicts earlier pieces of its message.
+    Contradiction,
 }
 
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl UdpAssembly {
     fn add(&mut self, at: usize, piece: &UdpPiece<'_>, notices: &mut Notices) -> PieceOutcome {
         let partial = &mut self.partial[at];
         if !partial.agrees(piece) {
-            return PieceOutcome::Lie;
+            return PieceOutcome::Contradiction;
         }
         let (word, bit) = ((piece.index / 64) as usize, 1 << (piece.index % 64));
         if fault::has_come(partial.have[word] & bit != 0) {
@@ -172,7 +172,7 @@ impl UdpAssembly {
     }
 
     /// Some time has passed: gives up what has waited for too long. How many.
-    pub(super) fn beat(&mut self, receives: &mut ReceiveSizes) -> u64 {
+    pub(super) fn keep_alive_tick(&mut self, receives: &mut ReceiveSizes) -> u64 {
         let mut given_up = 0;
         for at in (0..self.partial.len()).rev() {
             let partial = &mut self.partial[at];

@@ -30,13 +30,13 @@ pub(super) enum UdpDatagram<'a> {
     Probe { to: ConnectionNumber },
     /// A sign of life.
     Alive { to: ConnectionNumber },
-    /// The other end takes part in the connection no more.
+    /// The other end has left the connection.
     Goodbye { to: ConnectionNumber, why: GoodbyeReason },
     /// Nobody has this number here.
     Unknown { number: ConnectionNumber },
     /// The bytes of a handshake so far, by somebody who listens under `from` and has
     /// been given a `token`, or zero.
-    Greet { token: u64, from: ConnectionNumber, stream: &'a [u8] },
+    Handshake { token: u64, from: ConnectionNumber, stream: &'a [u8] },
     /// To be shown with the next handshake.
     Token { to: ConnectionNumber, token: u64 },
     /// The answer to a handshake so far, by somebody who will listen under `from`.
@@ -74,7 +74,7 @@ pub(super) struct UdpKind<'a> {
     pub name: &'a str,
 }
 
-/// Why an end takes part in the connection no more.
+/// Why an end has left the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum GoodbyeReason {
@@ -89,7 +89,7 @@ pub(super) const SMALL: usize = 256;
 /// Bytes of a handshake, padded: no answer to one is larger.
 pub(super) const HANDSHAKE_BYTES: usize = 1200;
 /// What a handshake or its answer holds of their streams.
-pub(super) const STREAM_MAX: usize = HANDSHAKE_BYTES - GREETING;
+pub(super) const STREAM_MAX: usize = HANDSHAKE_BYTES - HANDSHAKE_HEAD;
 /// Largest message.
 pub(super) const MESSAGE_MAX: u32 = 1 << 20;
 /// Smallest piece of a message that is cut.
@@ -99,7 +99,7 @@ const NAME_MAX: usize = 64;
 /// The largest header of a piece.
 pub(super) const HEAD_MAX: usize = FRAGMENT + SENDER + TYPE + NAME_MAX;
 
-const GREETING: usize = 24;
+const HANDSHAKE_HEAD: usize = 24;
 /// Bytes before those of a message that goes as one datagram.
 pub(super) const WHOLE: usize = 32;
 const FRAGMENT: usize = 40;
@@ -112,7 +112,7 @@ const PROBE: u8 = 3;
 const ALIVE: u8 = 4;
 const GOODBYE: u8 = 5;
 const UNKNOWN: u8 = 6;
-const GREET: u8 = 7;
+const HANDSHAKE: u8 = 7;
 const TOKEN: u8 = 8;
 const ANSWER: u8 = 9;
 const WINDOW: u8 = 10;
@@ -302,8 +302,8 @@ pub(super) fn is_sealed(datagram: &[u8]) -> bool {
 }
 
 /// A handshake, padded.
-pub(super) fn greet(token: u64, from: ConnectionNumber, stream: &[u8]) -> Vec<u8> {
-    let mut bytes = streamed(GREET, 0, token, from, stream);
+pub(super) fn start_handshake(token: u64, from: ConnectionNumber, stream: &[u8]) -> Vec<u8> {
+    let mut bytes = streamed(HANDSHAKE, 0, token, from, stream);
     bytes.resize(HANDSHAKE_BYTES, 0);
     bytes
 }
@@ -319,7 +319,7 @@ pub(super) fn answer(
 }
 
 fn streamed(kind: u8, flags: u8, to: u64, from: ConnectionNumber, stream: &[u8]) -> Vec<u8> {
-    assert!(stream.len() <= STREAM_MAX, "a greeting of {} bytes", stream.len());
+    assert!(stream.len() <= STREAM_MAX, "a handshake of {} bytes", stream.len());
     let len = u32::try_from(stream.len()).expect("checked just now");
     let mut bytes = UdpHead::<HEAD_MAX>::new(kind, flags, len, to).bytes().to_vec();
     bytes.extend(from.0.to_le_bytes());
@@ -375,18 +375,18 @@ impl<'a> UdpDatagram<'a> {
         to: u64,
     ) -> Result<Self, Malformed> {
         Ok(match kind {
-            GREET if flags == 0 => {
+            HANDSHAKE if flags == 0 => {
                 let from = ConnectionNumber(reader.u64()?);
                 let padded = reader.bytes(STREAM_MAX)?;
                 let stream = padded.get(..len as usize).ok_or(Malformed(TOO_SHORT))?;
-                Self::Greet { token: to, from, stream }
+                Self::Handshake { token: to, from, stream }
             }
             ANSWER if flags & !WAITS == 0 => {
                 let from = ConnectionNumber(reader.u64()?);
                 let stream = reader.bytes(len as usize)?;
                 Self::Answer { to: ConnectionNumber(to), from, waits: flags == WAITS, stream }
             }
-            _ if len != 0 => return Err(Malformed("a length of nothing")),
+            _ if len != 0 => return Err(Malformed("a length where none belongs")),
             GOODBYE if flags == GoodbyeReason::Closed as u8 => {
                 Self::Goodbye { to: ConnectionNumber(to), why: GoodbyeReason::Closed }
             }
@@ -421,13 +421,13 @@ fn piece<'a>(
     };
     let split = MessageSplit { len, unit };
     if kind == FRAGMENTED && split.is_whole() {
-        return Err(Malformed("one piece of one"));
+        return Err(Malformed("a fragment of a whole message"));
     }
     let from = if flags & GROUP == 0 { None } else { Some(reader.u64()?) };
     let named = if flags & TYPED == 0 { None } else { Some(named(reader)?) };
     let signature = if flags & SIGNED == 0 { None } else { Some(reader.last()?) };
     if number == u64::MAX {
-        return Err(Malformed("a number that none comes after"));
+        return Err(Malformed("the last message number"));
     }
     let due = fault::bytes_due(split.due(index), reader.rest().len());
     let due = due.ok_or(Malformed("a piece outside its message"))?;
@@ -444,8 +444,9 @@ fn named<'a>(reader: &mut ByteReader<'a>) -> Result<UdpKind<'a>, Malformed> {
     let fingerprint = reader.u64()?;
     let [len] = reader.array()?;
     if usize::from(len) > NAME_MAX {
-        return Err(Malformed("a long name"));
+        return Err(Malformed("a type name that is too long"));
     }
-    let name = str::from_utf8(reader.bytes(len.into())?).map_err(|_| Malformed("a name"))?;
+    let name = str::from_utf8(reader.bytes(len.into())?)
+        .map_err(|_| Malformed("a type name that is not UTF-8"))?;
     Ok(UdpKind { fingerprint, name })
 }

@@ -1,4 +1,4 @@
-//! What is left of a connection that is over here: its last words, until the peer has them.
+//! What is left of a connection that is over here: its goodbye, until the peer has it.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use crate::vi::ViError;
 
 /// A connection that this side has left.
 ///
-/// What the peer says meanwhile is for nobody; but it may leave as well, and then both wait for the
-/// other to have their last words. So those of the peer are listened for, and with them it is over.
+/// What the peer sends meanwhile is dropped; but it may leave as well, and then each waits for the
+/// other to have its goodbye. So this side receives until the peer's goodbye, and with that it is over.
 #[derive(Debug)]
 pub(super) struct ClosingConnection {
     pub window: Window<Parcel>,
     sink: DiscardedMessages,
 }
 
-/// Where eager messages go that nobody wants.
+/// Takes the messages of a closing connection and drops them.
 #[derive(Debug)]
 struct DiscardedMessages {
-    /// Whether what arrives is the last word.
+    /// Whether the frame that arrives is the goodbye.
     is_last: bool,
-    /// Whether that is here.
+    /// Whether the goodbye has arrived.
     is_over: bool,
 }
 
-/// How long a peer may take for the last words, though it lives.
+/// How long a living peer may take to acknowledge the goodbye.
 pub(super) const LINGER_MAX: Duration = Duration::from_secs(10);
 /// How many peers of a nic may take so long; of more, the oldest are not waited for.
 pub(super) const LINGERING_MAX: usize = 256;

@@ -150,7 +150,7 @@ impl Connection {
         self.end.counters()
     }
 
-    /// A datagram of the peer. One that leaves hears what has arrived of its last words.
+    /// Processes a datagram of the peer; a closing end only learns what has arrived of its goodbye.
     pub(super) fn hear(
         &mut self,
         now: Instant,
@@ -268,7 +268,7 @@ impl Connection {
         is_silent.then_some(SILENT)
     }
 
-    /// Whether its peer had its time to hear the last words.
+    /// Whether the time for the peer to acknowledge the goodbye is over.
     fn is_late(&self, now: Instant) -> bool {
         self.leaving_until.is_some_and(|until| until <= now) && !planted(Fault::LingersOn)
     }

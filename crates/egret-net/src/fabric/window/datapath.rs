@@ -39,8 +39,9 @@ const KEPT_MAX: usize = 8 << 10;
 /// How long the peer may not know how far this side is.
 const TELL_AFTER: Duration = Duration::from_millis(1);
 
-pub(super) const SILENT: ViError =
-    ViError::PeerDied { why: "it has not acknowledged anything for too long" };
+pub(super) const SILENT: ViError = ViError::PeerDied {
+    why: "the peer has acknowledged nothing, though all was sent again 16 times",
+};
 
 impl DataPath {
     /// An end whose datagrams have so many bytes, and whose eager messages go to this drain.
@@ -310,16 +311,16 @@ fn knows_the_end(why: &ViError) -> bool {
 pub(super) fn why(broken: &WindowError) -> ViError {
     match broken {
         WindowError::Refused(why) => (**why).clone(),
-        WindowError::Lie(lie) => {
-            tracing::warn!(%lie, "a peer has broken the rules of its window");
-            match lie {
+        WindowError::Violation(violation) => {
+            tracing::warn!(%violation, "a peer has broken the rules of its window");
+            match violation {
                 WindowViolation::NeverSent { .. } | WindowViolation::TakenBack { .. } => {
                     ViError::Protocol("an acknowledgement of what was never sent")
                 }
                 WindowViolation::Outside { .. } | WindowViolation::TooMuch { .. } => {
                     ViError::Protocol("more than may be outstanding")
                 }
-                _ => ViError::Protocol("a datagram that makes no sense"),
+                _ => ViError::Protocol("a malformed datagram"),
             }
         }
     }

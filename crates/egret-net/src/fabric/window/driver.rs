@@ -21,18 +21,18 @@ pub(super) struct WindowMachine {
     pub keys: Arc<Keys>,
     pub world: Option<Arc<dyn VirtualTime>>,
     pub links: BTreeMap<ConnId, Connection>,
-    /// Those with something to send, and some that are gone.
+    /// Connections with something to send, and some that are gone.
     pub dirty: VecDeque<ConnId>,
-    /// Those with datagrams that the machine below had no room for.
+    /// Connections with datagrams that the machine below had no room for.
     full: BTreeSet<ConnId>,
-    /// When to look at them though nothing comes. What is put off stays, so that most messages leave the
-    /// set alone: who is looked at too soon is looked at again.
+    /// When to poll each connection though nothing arrives. An entry that is put off stays, so that most messages leave
+    /// the set alone: a connection polled too soon is polled again.
     pub timers: BTreeSet<(Instant, ConnId)>,
-    /// Those whose peer does not know how far this side is, and some that have told it since.
+    /// Connections whose peer has not been sent the latest counts, and some that have sent them since.
     pub owing: Vec<ConnId>,
-    /// Those that are over here, and until when they are waited for at most.
+    /// Connections that have ended on this side, and until when they are waited for at most.
     lingering: BTreeSet<(Instant, ConnId)>,
-    /// Those with eager messages to be drained, in the order in which they are.
+    /// Connections with eager messages to be drained, in the order in which they are.
     pub heard: VecDeque<ConnId>,
     /// Datagrams that are about to leave.
     train: Train,

@@ -179,7 +179,7 @@ impl Machine for WindowMachine {
         }
     }
 
-    /// Says the last words of all connections once, whatever the network makes of that.
+    /// Sends the goodbye of all connections once, whether or not the network delivers it.
     fn shut(&mut self, after: &mut After) {
         let all: Vec<ConnId> = self.links.keys().copied().collect();
         for conn in all {

@@ -45,7 +45,7 @@
 //! | `driver.rs` | progress: receiving datagrams and sending them, timers |
 //! | `connection.rs` | an end of a connection as its nic owns it: open, closing, or ended |
 //! | `datapath.rs`, `send.rs`, `recv.rs` | post and arrive, without I/O or clock |
-//! | `closing.rs` | the last words of a connection that has ended on this side |
+//! | `closing.rs` | the goodbye of a connection that has ended on this side |
 //! | `train.rs` | datagrams that leave together |
 //! | `wire.rs` | the heads of messages (`docs/wire/window.md`) |
 //! | `lanes` | the window: repeats and acknowledgements, without I/O or clock |

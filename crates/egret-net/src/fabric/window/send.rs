@@ -313,9 +313,9 @@ impl Sender {
     }
 
     #[inline]
-    fn is_lie(&self, peer: ReceiveCounts) -> bool {
-        let is_lie = peer.taken > self.begun || peer.placed > self.outbox.messages;
-        is_lie && !planted(Fault::CountsBelieved)
+    fn is_impossible(&self, peer: ReceiveCounts) -> bool {
+        let is_impossible = peer.taken > self.begun || peer.placed > self.outbox.messages;
+        is_impossible && !planted(Fault::CountsBelieved)
     }
 
     /// The peer says how far it is. What it cannot be is a lie.
@@ -325,7 +325,7 @@ impl Sender {
         peer: ReceiveCounts,
         notices: &mut Notices,
     ) -> Result<(), Box<ViError>> {
-        if self.is_lie(peer) {
+        if self.is_impossible(peer) {
             return Err(
                 ViError::Protocol("an acknowledgement of frames that were never sent").into()
             );

@@ -11,7 +11,7 @@ use crate::vi::{AccessError, Lane, ViError};
 /// What a message is. Its tag is that of the program's message, or the number of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WindowFrame<'a> {
-    /// How far its sender is, as [packed](crate::fabric::common::counts::Counts::pack), and what it has
+    /// How far its sender is, as [packed](crate::fabric::common::counts::ReceiveCounts::pack), and what it has
     /// drained.
     Counts(u64, DrainedUnits),
     /// Asks how far the peer is.
@@ -22,7 +22,7 @@ pub(super) enum WindowFrame<'a> {
     Written(Result<(), AccessError>),
     /// An eager message, and what its sender has drained.
     Eager(Lane, DrainedUnits),
-    /// The sender takes part no more; how far it is, and behind that, why.
+    /// The sender has left the connection; how far it is, and behind that, why.
     Goodbye(u64),
     /// A posted message, and of which type its elements are; and how far its sender is, if it says so.
     Message(Option<NamedKind<'a>>, Option<ReceiveCounts>),
@@ -45,7 +45,7 @@ pub(super) struct NamedKind<'a> {
 pub(super) const HEAD_MAX: usize = 1 + 4 * 8 + 256;
 /// Bytes of a last word.
 pub(super) const GOODBYE_MAX: u64 = 1024;
-pub(super) const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
+pub(super) const NONSENSE: ViError = ViError::Protocol("a malformed frame");
 
 const COUNTS: u8 = 1;
 const READ: u8 = 2;

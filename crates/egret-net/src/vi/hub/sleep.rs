@@ -259,7 +259,7 @@ impl Hub {
         });
     }
 
-    /// Nobody is to be woken: those who wait hear that the place of the one who sleeps is free.
+    /// Wakes no thread; waiting threads learn that the place of the sleeper is free.
     fn put_sleep_aside(&self, inside: &mut HubState) {
         if inside.after.is_news() {
             self.count(inside);

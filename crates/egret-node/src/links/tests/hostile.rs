@@ -176,13 +176,16 @@ type Lie = (fn(&Liar), &'static str);
 const LIES: &[Lie] = &[
     (|it| (0..5).for_each(|at| send(&it.vi, request(it.slot, at).to_bits(), vec![])), "window"),
     (|it| send(&it.vi, request(99, 0).to_bits(), vec![]), "for no mapping"),
-    (|it| send(&it.vi, request(it.slot, 1 << 23).to_bits(), vec![]), "is not answered"),
+    (|it| send(&it.vi, request(it.slot, 1 << 23).to_bits(), vec![]), "unanswered requests"),
     (
         |it| send(&it.vi, FrameHead { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
         "shorter than its words",
     ),
     (|it| send(&it.vi, u64::MAX, vec![]), "of an unknown kind"),
-    (|it| post(&it.vi, request(it.slot, 0).to_bits(), vec![0; 10_000]), "longer than any"),
+    (
+        |it| post(&it.vi, request(it.slot, 0).to_bits(), vec![0; 10_000]),
+        "longer than its kind allows",
+    ),
     (
         |it| send(&it.vi, FrameHead::of(FrameKind::Reply, 0).to_bits(), vec![]),
         "an answer to nothing",
@@ -199,28 +202,28 @@ const LIES: &[Lie] = &[
     ),
     (
         |it| post(&it.vi, FrameHead::of(FrameKind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
-        "more bytes than were granted",
+        "more than its credit",
     ),
     (|it| say(&it.vi, &LinkControl::Credit { number: 0, messages: 1 }), "no mapping"),
     (|it| tell(it, FlowName::Replies(50), ReceiverNotice::Grant { bytes: 1 }), "no mapping"),
     (|it| tell(it, FlowName::Requests(50), ReceiverNotice::Recall { keep: 1 }), "no mapping"),
     (
         |it| tell(it, FlowName::Replies(it.slot), ReceiverNotice::Refuse { upto: 1, most: 1 }),
-        "nobody sent",
+        "was not sent",
     ),
-    (|it| ask(it, FlowName::Requests(50), SenderNotice::Want { upto: 1, len: 1 }), "not mapped"),
-    (|it| ask(it, FlowName::Replies(50), SenderNotice::Withdraw), "not mapped"),
+    (|it| ask(it, FlowName::Requests(50), SenderNotice::Want { upto: 1, len: 1 }), "mapping that does not exist"),
+    (|it| ask(it, FlowName::Replies(50), SenderNotice::Withdraw), "mapping that does not exist"),
     (
         |it| ask(it, FlowName::Requests(it.slot), SenderNotice::Want { upto: 9, len: 1 }),
-        "have reached",
+        "beyond what it can have sent",
     ),
     (
         |it| ask(it, FlowName::Requests(it.slot), SenderNotice::Unused { bytes: 1 << 40 }),
-        "does not have",
+        "more credit than it had",
     ),
-    (|it| say(&it.vi, &LinkControl::Unmap { slot: 50 }), "had not mapped"),
-    (|it| say(&it.vi, &LinkControl::Leave { slot: 50 }), "has not mapped"),
-    (|it| say(&it.vi, &LinkControl::Unmapped { number: 3 }), "was not mapped"),
+    (|it| say(&it.vi, &LinkControl::Unmap { slot: 50 }), "released a mapping it does not have"),
+    (|it| say(&it.vi, &LinkControl::Leave { slot: 50 }), "release of a mapping it does not have"),
+    (|it| say(&it.vi, &LinkControl::Unmapped { number: 3 }), "was not requested"),
     (
         |it| {
             send(&it.vi, request(it.slot, 0).to_bits(), vec![]);
@@ -241,7 +244,7 @@ const LIES: &[Lie] = &[
         },
         "more messages than its window",
     ),
-    (|it| say(&it.vi, &hello()), "greeted twice"),
+    (|it| say(&it.vi, &hello()), "a second hello"),
     (|it| say(&it.vi, &LinkControl::Failed { why: "w".repeat(1025) }), "too long"),
     (
         |it| {
@@ -305,11 +308,11 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
         (|it, at| say(&it.vi, &LinkControl::Credit { number: at, messages: 2 }), "not sent"),
         (
             |it, at| tell(it, FlowName::Requests(at), ReceiverNotice::Refuse { upto: 5, most: 4 }),
-            "nobody sent",
+            "was not sent",
         ),
         (
             |it, at| ask(it, FlowName::Replies(at), SenderNotice::Unused { bytes: 1 << 40 }),
-            "does not have",
+            "more credit than it had",
         ),
         (|it, at| say(&it.vi, &LinkControl::Unmapped { number: at }), "in use"),
     ];

@@ -58,7 +58,7 @@ fn who_says_nothing_is_sent_away_in_time() {
     run(&stage.nodes, std::future::ready(()));
 }
 
-/// Neither one who connects and says nothing nor many keep others from being greeted.
+/// Neither one caller that connects and says nothing nor many keep others from their handshakes.
 #[test]
 fn who_says_nothing_keeps_nobody_out() {
     let sim = Sim::new(3);

@@ -331,8 +331,8 @@ impl ExportedObject {
         self.line_up(head.to.method, (peer, ticket), work, lent);
     }
 
-    /// Who runs a call that the calling thread may not: the thread in the background, as if that had
-    /// received it.
+    /// The background thread, which runs a call that the calling thread must not run, as if it had
+    /// received the call.
     fn lent(&self, method: u8, request: &Request<'_>) -> Option<BackgroundThread> {
         let pace = self.pace(method);
         let may_be = !pace.overruns() && pace.is_free() && self.workers.is_idle();

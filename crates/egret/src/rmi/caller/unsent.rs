@@ -4,9 +4,9 @@
 //! order in which they were begun.
 //!
 //! Whoever begins, polls or waits for a call of the pair sends from the queue, one at a time. The queue is itself
-//! the waker of what its first call waits for, and tells the first of those who wait for their calls to come and send. One
-//! who was told and goes tells the next; for one who was told and does not come (a future that is kept and not polled)
-//! all are told a moment later. No handler runs between taking a call and sending it.
+//! the waker of what its first call waits for, and wakes the first of the waiting callers to send. A
+//! caller that was woken and is dropped wakes the next; if the woken caller does not come (a future that is kept and not
+//! polled), all are woken a moment later. No handler runs between taking a call and sending it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -48,10 +48,10 @@ struct UnsentQueueState {
     waits: BTreeMap<u64, Box<UnsentCall>>,
     /// The one that is being sent, without the lock.
     leaving: Option<u64>,
-    /// Whether nobody wants that one any more, and whether it may be with the links already.
+    /// Whether the owner of that one has dropped it, and whether it may be with the links already.
     is_dropped: bool,
     is_handed: bool,
-    /// Whether somebody has told meanwhile that there is something to see.
+    /// Whether the queue was woken meanwhile: there may be something to send.
     again: bool,
     /// What the first of them waits for.
     stage: Option<CallStage>,
@@ -59,10 +59,9 @@ struct UnsentQueueState {
     left: BTreeMap<u64, UnsentOutcome>,
     /// The wakers of those who wait for their calls to leave.
     wakers: BTreeMap<u64, Waker>,
-    /// Who was told last to come and send, and has not.
-    told: Option<u64>,
-    /// Tells the first where nobody else tells that there is something to see, and all if that one does
-    /// not come.
+    /// The caller woken last that has not sent yet.
+    woken_last: Option<u64>,
+    /// Wakes the first caller where nothing else would wake it, and all if that one does not come.
     alarms: Option<[Alarm; 2]>,
 }
 
@@ -196,8 +195,8 @@ impl UnsentQueue {
         let is_handed = is_leaving && queue.is_handed;
         let waker = queue.wakers.remove(&at);
         // The one that was to come and send may be this one.
-        let next = match queue.is_told(at) {
-            true => queue.tell_first(),
+        let next = match queue.is_woken_last(at) {
+            true => queue.wake_first(),
             false => None,
         };
         let alarms = if queue.waits.is_empty() { queue.alarms.take() } else { None };
@@ -223,7 +222,7 @@ impl UnsentQueue {
             if turns == TURNS_MAX {
                 let alarms = self.alarms(pair, LOOKS);
                 let mut queue = self.queue.lock();
-                tells.0.extend(queue.tell_first());
+                tells.0.extend(queue.wake_first());
                 let before = queue.alarms.replace(alarms);
                 drop(queue);
                 drop(before);
@@ -247,7 +246,7 @@ impl UnsentQueue {
         self.put((at, call), sent, alarms, tells)
     }
 
-    /// One that tells the first of those who wait, and one that tells all.
+    /// An alarm that wakes the first waiting caller, and one that wakes all.
     fn alarms(self: &Arc<Self>, pair: &NodePair, time: Duration) -> [Alarm; 2] {
         let now = rt::now();
         let first = pair.alarm(now + time, &Waker::from(Arc::clone(self)));
@@ -271,7 +270,7 @@ impl UnsentQueue {
         let (at, call) = queue.waits.pop_first()?;
         (queue.leaving, queue.again) = (Some(at), false);
         (queue.is_dropped, queue.is_handed) = (false, false);
-        queue.told = None;
+        queue.woken_last = None;
         Some((at, call))
     }
 
@@ -321,9 +320,9 @@ impl UnsentQueue {
 }
 
 impl UnsentQueueState {
-    /// Whether this call's owner was to come and send.
-    fn is_told(&self, at: u64) -> bool {
-        self.told == Some(at) && !planted(Fault::NextUntold)
+    /// Whether the owner of this call was woken last and is to send.
+    fn is_woken_last(&self, at: u64) -> bool {
+        self.woken_last == Some(at) && !planted(Fault::NextUntold)
     }
 
     fn take_wakers(&mut self) -> BTreeMap<u64, Waker> {
@@ -331,10 +330,10 @@ impl UnsentQueueState {
         if planted(Fault::OthersUntold) { BTreeMap::new() } else { all }
     }
 
-    /// The first of those who wait is to come and send.
-    fn tell_first(&mut self) -> Option<Waker> {
+    /// Takes the waker of the first waiting caller, which is to send.
+    fn wake_first(&mut self) -> Option<Waker> {
         let (at, waker) = self.wakers.pop_first()?;
-        self.told = Some(at);
+        self.woken_last = Some(at);
         Some(waker)
     }
 }
@@ -349,13 +348,13 @@ impl Wake for UnsentQueue {
         let mut queue = self.queue.lock();
         queue.again = true;
         // Who sends looks again by itself.
-        let first = if queue.leaving.is_some() { None } else { queue.tell_first() };
+        let first = if queue.leaving.is_some() { None } else { queue.wake_first() };
         drop(queue);
         tell(first);
     }
 }
 
-/// Nobody has come for a while.
+/// Wakes all waiting callers when the one woken first has not come.
 struct WakesAll(Arc<UnsentQueue>);
 
 impl Wake for WakesAll {
@@ -383,7 +382,7 @@ impl Drop for SendingGuard<'_> {
         if !queue.is_dropped {
             queue.left.insert(self.at, UnsentOutcome::Failed(Box::new(why)));
         }
-        let tells = [queue.wakers.remove(&self.at), queue.tell_first()];
+        let tells = [queue.wakers.remove(&self.at), queue.wake_first()];
         self.unsent.counts(&queue);
         drop(queue);
         tell(tells.into_iter().flatten());

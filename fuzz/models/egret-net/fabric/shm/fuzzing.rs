@@ -84,7 +84,7 @@ pub fn records(input: &[u8]) {
     assert!(sender.position() >= sender.arrived().unwrap_or(0));
 }
 
-/// A stranger sends these as a greeting, an answer or a message.
+/// A stranger sends these as a handshake, an answer or a message.
 pub fn rendezvous(input: &[u8]) {
     fuzz_packet(input);
 }
@@ -124,9 +124,10 @@ impl Stage {
         let options = ViOptions::of(reliability);
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
-        let greeted = ScriptedHandshake::new(self.nic.host(), hello).expect("the acceptor is open");
-        let met = greeted.meet(&listener, rt::now() + LONG);
-        let (vi, puppet) = met.expect("it greeted and was accepted");
+        let scripted =
+            ScriptedHandshake::new(self.nic.host(), hello).expect("the acceptor is open");
+        let met = scripted.meet(&listener, rt::now() + LONG);
+        let (vi, puppet) = met.expect("its handshake was accepted");
         let victim = Victim::new(&self.nic, &self.pool, vi, input);
         let mut play = Play { stage: self, victim, puppet };
         while !input.0.is_empty() {

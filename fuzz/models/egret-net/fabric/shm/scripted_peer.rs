@@ -38,11 +38,11 @@ pub(super) struct ScriptedSegment {
     pub handle: OwnedFd,
 }
 
-/// A greeting under way.
+/// A handshake under way.
 #[derive(Debug)]
 pub(super) struct ScriptedHandshake {
     strings: ScriptedSegment,
-    knock: HandshakeAttempt,
+    attempt: HandshakeAttempt,
 }
 
 /// One end of a connection.
@@ -70,31 +70,31 @@ impl ScriptedSegment {
 }
 
 impl ScriptedHandshake {
-    /// Greets `host`; `None` if there is nobody, or too many do.
+    /// Begins a handshake with `host`; `None` if no nic listens, or too many callers are before it.
     pub(super) fn new(host: &str, hello: Hello) -> Option<Self> {
         let strings = ScriptedSegment::new();
-        let knock = greet(host, hello)?;
-        Some(Self { strings, knock })
+        let attempt = start_handshake(host, hello)?;
+        Some(Self { strings, attempt })
     }
 
     /// Waits for the answer; `None` if it is a refusal, or none comes in time.
     #[cfg(test)]
     pub(super) fn wait(self, until: Instant) -> Option<ShmScriptedPeer> {
-        let Self { strings, knock } = self;
-        let accepted = wait_answer(knock, strings.handles(), until)?;
+        let Self { strings, attempt } = self;
+        let accepted = wait_answer(attempt, strings.handles(), until)?;
         ShmScriptedPeer::new(strings, accepted)
     }
 
     /// Meets the nic of this thread, whose end of the connection comes from its listener.
     pub(super) fn meet(self, listener: &Listener, until: Instant) -> Option<(Vi, ShmScriptedPeer)> {
-        let Self { strings, mut knock } = self;
+        let Self { strings, mut attempt } = self;
         let mut vi = None;
         let accepted = loop {
             vi = vi.or(listener.poll_accept().ok()?);
-            knock = match knock.poll(strings.handles()).ok()? {
+            attempt = match attempt.poll(strings.handles()).ok()? {
                 AttemptProgress::Accepted(accepted) => break accepted,
                 AttemptProgress::Pending(_) if rt::now() >= until => return None,
-                AttemptProgress::Pending(knock) => knock,
+                AttemptProgress::Pending(attempt) => attempt,
             };
         };
         Some((vi?, ShmScriptedPeer::new(strings, accepted)?))
@@ -104,31 +104,32 @@ impl ScriptedHandshake {
 /// A nic that asks for nothing, and has no secret.
 pub(super) fn stance() -> ShmRequirements {
     let (secret, identity) = (Secret::none(), Identity::random());
-    let greet = handshake::Credentials::new("shm", secret, identity, Encrypt::default()).local();
-    ShmRequirements { trust: Trust::Isolated, greet }
+    let handshake =
+        handshake::Credentials::new("shm", secret, identity, Encrypt::default()).local();
+    ShmRequirements { trust: Trust::Isolated, handshake }
 }
 
-/// Begins to greet `host`.
-pub(super) fn greet(host: &str, hello: Hello) -> Option<HandshakeAttempt> {
+/// Begins a handshake with `host`.
+pub(super) fn start_handshake(host: &str, hello: Hello) -> Option<HandshakeAttempt> {
     let call = AttemptTarget { to: host, key: None, hello, host: "puppet", terms: terms(8) };
     match HandshakeAttempt::start(call, &stance()) {
-        Ok(AttemptStart::Started(knock)) => Some(knock),
+        Ok(AttemptStart::Started(attempt)) => Some(attempt),
         _ => None,
     }
 }
 
-/// Goes on greeting, with any descriptors.
+/// Goes on with the handshake, with any descriptors.
 #[cfg(test)]
 pub(super) fn wait_answer(
-    mut knock: HandshakeAttempt,
+    mut attempt: HandshakeAttempt,
     handles: OfferedDescriptors<BorrowedFd<'_>>,
     until: Instant,
 ) -> Option<AcceptedConnection> {
     loop {
-        knock = match knock.poll(handles).ok()? {
+        attempt = match attempt.poll(handles).ok()? {
             AttemptProgress::Accepted(accepted) => return Some(accepted),
             AttemptProgress::Pending(_) if rt::now() >= until => return None,
-            AttemptProgress::Pending(knock) => knock,
+            AttemptProgress::Pending(attempt) => attempt,
         };
         rt::sleep(Duration::from_micros(100));
     }

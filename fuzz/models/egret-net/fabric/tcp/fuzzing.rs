@@ -98,13 +98,13 @@ impl Stage {
         let hello = loop {
             let step = caller.outgoing().to_vec();
             caller.sent(step.len());
-            let news = callee.feed(&step).expect("an honest greeting").news;
+            let news = callee.feed(&step).expect("an honest handshake").news;
             if let HandshakeEvent::Hello { hello, .. } = news {
                 break hello;
             }
             let step = callee.outgoing().to_vec();
             callee.sent(step.len());
-            caller.feed(&step).expect("an honest greeting");
+            caller.feed(&step).expect("an honest handshake");
         };
         let peer = MemoryStream::default();
         peer.make_room(ROOM);

@@ -45,7 +45,7 @@ fn bytes_behind_the_end_are_left_alone() {
 }
 
 #[test]
-fn the_longest_greeting_fits() {
+fn the_longest_handshake_fits() {
     let hello = Hello { service: "s".repeat(255), ..hello() };
     let terms = vec![1; TERMS_MAX];
     let wanted = CallerRequest { hello: hello.clone(), terms: terms.clone(), ..wanted() };

@@ -129,7 +129,7 @@ impl CooperatingSegments {
         pass: GatePass,
         (place, len): (u64, u64),
     ) -> Result<(), Box<ViError>> {
-        let nothing = ViError::Protocol("a buffer it does not have");
+        let nothing = ViError::Protocol("a buffer that the peer does not hold");
         let place = SlotPlace::decode(place)
             .and_then(|place| self.received.away(BufferTicket { place, len }));
         let (region, at) = place.ok_or(nothing.clone())?;
@@ -155,7 +155,7 @@ impl CooperatingSegments {
 
     /// A buffer has arrived, or is back.
     pub(super) fn take(&mut self, handed: HandedBuffer) -> Result<Buf, Box<ViError>> {
-        let nothing = ViError::Protocol("a buffer it does not have");
+        let nothing = ViError::Protocol("a buffer that the peer does not hold");
         let buf = if is_ours(&handed) {
             self.lent.came_back(handed.ticket).ok_or(nothing)?
         } else {
@@ -169,7 +169,7 @@ impl CooperatingSegments {
     /// Takes back the buffers that the peer has dropped. Whether there were any.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
-        self.has_lent() && !planted(Fault::ReturnsUnpolled) && self.lent.poll()
+        self.has_lent() && self.lent.poll()
     }
 
     /// Whether the peer has buffers of this side.

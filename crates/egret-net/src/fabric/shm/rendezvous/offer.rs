@@ -108,13 +108,13 @@ fn decode<T>(
 
 /// Feeds a packet, one step of a handshake.
 pub(in super::super) fn hear<T: HandshakeSide>(
-    greeter: &mut Handshake<T>,
+    handshake: &mut Handshake<T>,
     packet: &ControlPacket,
 ) -> Result<HandshakeEvent, HandshakeError> {
     if packet.cut_off {
         Err(Malformed(PACKET_TOO_LONG).into())
     } else {
-        greeter.feed_step(&packet.bytes)
+        handshake.feed_step(&packet.bytes)
     }
 }
 

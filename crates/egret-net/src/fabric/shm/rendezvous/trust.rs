@@ -20,7 +20,7 @@ use crate::vi::{AgreedTrust, PublicKey, Trust, WhyIsolated};
 #[derive(Debug, Clone)]
 pub(in super::super) struct ShmRequirements {
     pub trust: Trust,
-    pub greet: handshake::Credentials,
+    pub handshake: handshake::Credentials,
 }
 
 /// Whether a connecting side asks to cooperate.
@@ -55,7 +55,7 @@ pub(in super::super) struct ProcessPair {
 impl ShmRequirements {
     /// The key that the nic proves.
     pub(in super::super) const fn key(&self) -> PublicKey {
-        self.greet.key()
+        self.handshake.key()
     }
 
     /// What the connecting side wishes, which has found `peer` listening.

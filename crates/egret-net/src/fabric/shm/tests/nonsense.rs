@@ -17,8 +17,8 @@ use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
 pub(super) fn connected(nic: &Nic, reliability: Reliability) -> (Vi, ShmScriptedPeer) {
     let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
     let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
-    let greeted = ScriptedHandshake::new(nic.host(), hello).unwrap();
-    greeted.meet(&listener, rt::now() + LONG).unwrap()
+    let scripted = ScriptedHandshake::new(nic.host(), hello).unwrap();
+    scripted.meet(&listener, rt::now() + LONG).unwrap()
 }
 
 const LONG: Duration = Duration::from_secs(10);

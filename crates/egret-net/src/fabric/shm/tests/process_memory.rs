@@ -217,8 +217,8 @@ impl Stage {
         let reliability = Reliability::Delivery;
         let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
         let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
-        let greeted = ScriptedHandshake::new(nic.host(), hello).unwrap();
-        let (vi, puppet) = greeted.meet(&listener, LONG.until().unwrap()).unwrap();
+        let scripted = ScriptedHandshake::new(nic.host(), hello).unwrap();
+        let (vi, puppet) = scripted.meet(&listener, LONG.until().unwrap()).unwrap();
         Self { nic, vi, puppet }
     }
 
@@ -240,7 +240,7 @@ fn address(bytes: &[u8]) -> u64 {
     bytes.as_ptr().expose_provenance() as u64
 }
 
-const OUTSIDE: ViError = ViError::Protocol("bytes outside its memory");
+const OUTSIDE: ViError = ViError::Protocol("bytes outside the peer's memory");
 
 #[test]
 fn any_address_is_bytes_of_the_peer_or_an_error() {

@@ -108,7 +108,7 @@ impl Host {
     /// Whether one who knows the secret gets in at its first attempt.
     fn lets_in_at_once(&mut self, from: &str) -> bool {
         let mut stream = self.stranger(from);
-        self.greets(&mut Caller::new(credentials(2), wanted()), &mut stream)
+        self.makes_handshake(&mut Caller::new(credentials(2), wanted()), &mut stream)
     }
 
     /// Whether one who knows the secret gets in, before any stranger is given up. It attempts to connect
@@ -118,7 +118,7 @@ impl Host {
         while self.now < until {
             let mut caller = Caller::new(credentials(2), wanted());
             let mut stream = self.stranger(from);
-            if self.greets(&mut caller, &mut stream) {
+            if self.makes_handshake(&mut caller, &mut stream) {
                 return true;
             }
             self.now = self.now + Duration::from_millis(100);
@@ -127,7 +127,7 @@ impl Host {
     }
 
     /// Whether a caller gets in; if not, it was sent away, or nothing came of it for long.
-    fn greets(&mut self, caller: &mut Caller, stream: &mut TcpStream) -> bool {
+    fn makes_handshake(&mut self, caller: &mut Caller, stream: &mut TcpStream) -> bool {
         let late = rt::now() + PATIENCE;
         while rt::now() < late {
             let said = caller.outgoing().to_vec();
@@ -254,7 +254,7 @@ pub(super) fn handshakes_that_come_to_nothing_count() {
 }
 
 #[test]
-fn callers_who_spoil_their_greeting_are_answered_by_turns() {
+fn callers_who_spoil_their_handshake_are_answered_by_turns() {
     handshakes_that_come_to_nothing_count();
 }
 

@@ -8,7 +8,7 @@ use crate::fabric::tcp::wire::{CHUNK, TcpFrame};
 use crate::vi::{Access, Descriptor, EAGER_MAX, Lane, Reliability, ViError};
 
 const NO_RECEIVE: &str = "a message that there is no receive for";
-const NONSENSE: &str = "a frame that makes no sense";
+const NONSENSE: &str = "a malformed frame";
 const MORE: &str = "more bytes than were announced";
 const NEVER_SENT: &str = "an acknowledgement of frames that were never sent";
 
@@ -148,7 +148,11 @@ pub(super) fn nonsense() {
             frame(TcpFrame::Kind { fingerprint: 1 }, b"\x02\xff\xff"),
             "a text that is not UTF-8",
         ),
-        ("last words without sense", frame(TcpFrame::Goodbye, b"\x09"), "an unknown reason"),
+        (
+            "a goodbye without a known reason",
+            frame(TcpFrame::Goodbye, b"\x09"),
+            "an unknown reason",
+        ),
     ]);
 }
 

@@ -50,7 +50,7 @@ impl Raw {
             let mut bytes = [0; 1024];
             let n = read(&mut stream, &mut bytes).unwrap_or(0);
             let fed = caller.feed(&bytes[..n]).unwrap();
-            assert_eq!(fed.consumed, n, "nothing is behind a greeting yet");
+            assert_eq!(fed.consumed, n, "nothing is behind a handshake yet");
             if let (HandshakeEvent::Welcome { .. }, Some(vi)) = (fed.news, accepted.take()) {
                 break vi;
             }

@@ -14,7 +14,7 @@ use crate::fabric::handshake::{
 };
 use crate::fabric::udp::acceptor::{Acceptor, HANDSHAKES, UdpRequest};
 use crate::fabric::udp::socket::DatagramSocket;
-use crate::fabric::udp::wire::{ConnectionNumber, UdpDatagram, UdpHead, answer, greet};
+use crate::fabric::udp::wire::{ConnectionNumber, UdpDatagram, UdpHead, answer, start_handshake};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Descriptor, Hello, PublicKey, Reliability, Secret};
 
@@ -23,7 +23,7 @@ fn handshakes(nic: &Opened) -> usize {
 }
 
 #[test]
-fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
+fn a_caller_says_goodbye_to_a_handshake_that_is_refused() {
     let (a, b) = (Opened::new(), Opened::new());
     let to = Address::new(b.nic.host(), "nobody", 0);
     let _connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
@@ -48,7 +48,7 @@ fn ask(b: &Opened, socket: &UdpSocket, number: ConnectionNumber) -> HandshakeErr
     let mut token = 0;
     for _ in 0..4 {
         let step = caller.outgoing().to_vec();
-        socket.send_to(&greet(token, number, &step), b.at()).unwrap();
+        socket.send_to(&start_handshake(token, number, &step), b.at()).unwrap();
         b.drain();
         for bytes in answers(socket) {
             match UdpDatagram::decode(&bytes) {
@@ -75,7 +75,7 @@ fn who_was_turned_away_makes_room() {
         assert!(matches!(why, HandshakeError::Refused(ConnectRefusal::NotListening)), "{why:?}");
     }
     assert!((1..=HANDSHAKES.of_one).contains(&handshakes(&b)));
-    (0..3).for_each(|_| b.beat());
+    (0..3).for_each(|_| b.keep_alive_tick());
     assert_eq!(handshakes(&b), 0);
 }
 
@@ -86,11 +86,11 @@ fn who_uses_its_connection_is_no_guest_for_long() {
     there.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
     here.post_send(Descriptor::new(vec![1_u8; 10])).unwrap();
     assert_eq!(next(&[&a.nic, &b.nic], there.recv_queue()).bytes(), [1; 10]);
-    (0..3).for_each(|_| b.beat());
+    (0..3).for_each(|_| b.keep_alive_tick());
     assert_eq!((handshakes(&b), there.error()), (0, None));
 }
 
-/// What the acceptor below has; it is known to those who greet it.
+/// What the acceptor below has; its callers know it.
 fn host_stance() -> Credentials {
     Credentials::of_byte("udp", Secret::from("hush"), 1)
 }
@@ -109,7 +109,7 @@ impl Host {
         Self { acceptor: Acceptor::new(), socket, credentials: host_stance(), now: rt::now() }
     }
 
-    fn greets(
+    fn makes_handshake(
         &mut self,
         from: &UdpSocket,
         number: ConnectionNumber,
@@ -118,7 +118,7 @@ impl Host {
         let at: SocketAddr = from.local_addr().unwrap();
         let token = self.acceptor.token(&at, number);
         let with = (&self.credentials, &self.socket);
-        self.acceptor.greeted((at, number), (token, step), with, self.now).unwrap()
+        self.acceptor.handshake_done((at, number), (token, step), with, self.now).unwrap()
     }
 
     /// Whether one who knows the secret gets in. It starts a handshake anew if it is told to, as callers do.
@@ -126,7 +126,7 @@ impl Host {
         let (mut number, mut caller) = honest();
         for _ in 0..100 {
             let step = caller.outgoing().to_vec();
-            if self.greets(from, number, &step).is_some() {
+            if self.makes_handshake(from, number, &step).is_some() {
                 return true;
             }
             for bytes in answers(from) {
@@ -176,13 +176,13 @@ pub(super) fn a_place_comes_before_a_handshake() {
     let (here, mut host) = (open("127.0.0.1:0"), Host::new());
     for number in 0..HANDSHAKES.of_one as u64 {
         let number = ConnectionNumber(number);
-        assert!(host.greets(&here, number, caller(number).outgoing()).is_none());
+        assert!(host.makes_handshake(&here, number, caller(number).outgoing()).is_none());
         answers(&here);
     }
     for number in 0..50 {
         let number = ConnectionNumber(1000 + number);
         let mut caller = caller(number);
-        assert!(host.greets(&here, number, caller.outgoing()).is_none());
+        assert!(host.makes_handshake(&here, number, caller.outgoing()).is_none());
         caller.sent(caller.outgoing().len());
         let said = answers(&here);
         let Ok(UdpDatagram::Answer { stream, .. }) = UdpDatagram::decode(&said[0]) else {
@@ -205,7 +205,7 @@ fn what_was_recorded_takes_no_place() {
     let (here, mut host) = (open("127.0.0.1:0"), Host::new());
     let opening = caller(ConnectionNumber(7)).outgoing().to_vec();
     for number in 0..4000 {
-        assert!(host.greets(&here, ConnectionNumber(number), &opening).is_none());
+        assert!(host.makes_handshake(&here, ConnectionNumber(number), &opening).is_none());
         answers(&here);
         host.now = host.now + Duration::from_micros(250);
     }
@@ -233,7 +233,8 @@ pub(super) fn an_opening_that_is_answered_twice_is_answered() {
             return;
         }
         for bytes in answers(&host) {
-            let Ok(UdpDatagram::Greet { from, stream, .. }) = UdpDatagram::decode(&bytes) else {
+            let Ok(UdpDatagram::Handshake { from, stream, .. }) = UdpDatagram::decode(&bytes)
+            else {
                 continue;
             };
             if stream.is_empty() {
@@ -260,21 +261,22 @@ pub(super) fn an_opening_is_shown_with_a_token_only() {
     let to = Address::new(&host.local_addr().unwrap().to_string(), "x", 0);
     let mut connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
     let mut context = Context::from_waker(Waker::noop());
-    let (late, mut knocks) = (rt::now() + LONG, 0);
+    let (late, mut attempts) = (rt::now() + LONG, 0);
     loop {
         assert!(rt::now() < late, "no opening comes");
         a.drain();
         assert!(Pin::new(&mut connecting).poll(&mut context).is_pending());
         for bytes in answers(&host) {
-            let Ok(UdpDatagram::Greet { from, token, stream }) = UdpDatagram::decode(&bytes) else {
-                panic!("not a greeting");
+            let Ok(UdpDatagram::Handshake { from, token, stream }) = UdpDatagram::decode(&bytes)
+            else {
+                panic!("not a handshake");
             };
             if token == 7 {
                 return assert!(!stream.is_empty());
             }
             assert!(token == 0 && stream.is_empty(), "the opening is shown too early");
-            knocks += 1;
-            if knocks == 3 {
+            attempts += 1;
+            if attempts == 3 {
                 host.send_to(UdpHead::token(from, 7).bytes(), a.at()).unwrap();
             }
         }
@@ -300,7 +302,7 @@ fn the_silent_keep_nobody_out() {
         let credentials = Credentials::of_byte("udp", Secret::from("guess"), 3);
         let wanted = wanted(hello.clone(), ConnectionNumber(number), Some(host_stance().key()));
         let caller = Caller::new(credentials, wanted);
-        assert!(host.greets(&here, ConnectionNumber(number), caller.outgoing()).is_none());
+        assert!(host.makes_handshake(&here, ConnectionNumber(number), caller.outgoing()).is_none());
         answers(&here);
     }
     assert_eq!(host.acceptor.handshakes(), HANDSHAKES.of_one);

@@ -103,11 +103,11 @@ fn a_peer_that_is_killed_is_dead() {
         if sends {
             here.post_send(Descriptor::new(vec![0_u8; 10])).unwrap();
         }
-        let mut beats = 0;
+        let mut ticks = 0;
         let failed = until(&[&a.nic, &c.nic], || {
-            if !sends && beats < QUIET {
-                a.beat();
-                beats += 1;
+            if !sends && ticks < QUIET {
+                a.keep_alive_tick();
+                ticks += 1;
             }
             here.recv_queue().poll()
         });
@@ -125,21 +125,21 @@ fn silence_is_found_and_one_word_is_enough() {
     let (a, b) = (Opened::new(), Opened::new());
     let (here, there) = connect(&a, &b);
     here.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
-    for beat in 0..2 * DEAD {
-        a.beat();
+    for tick in 0..2 * DEAD {
+        a.keep_alive_tick();
         b.drain();
         a.drain();
-        assert_eq!(here.error(), None, "after {beat} beats");
+        assert_eq!(here.error(), None, "after {tick} ticks");
     }
     for _ in 0..=DEAD {
-        a.beat();
+        a.keep_alive_tick();
     }
     let failed = next(&[&a.nic], here.recv_queue());
     assert_eq!(failed.status, Err(ViError::PeerDied { why: "it has not answered for 10 s" }));
     // The other side finds out when it asks.
     assert_eq!(there.error(), None);
     for _ in 0..=DEAD {
-        b.beat();
+        b.keep_alive_tick();
         a.drain();
         b.drain();
     }

@@ -70,7 +70,7 @@ fn many_members_are_bounded_and_their_receives_come_back() {
         vi.post_send(Descriptor::new(vec![0_u8; 1000])).unwrap();
         there.deliver(&end.sent()[0]).unwrap();
     }
-    (0..3).for_each(|_| _ = there.beat().unwrap());
+    (0..3).for_each(|_| _ = there.keep_alive_tick().unwrap());
     for _ in 0..60 {
         let (end, vi) = member(&Secret::none());
         vi.post_send(Descriptor::empty()).unwrap();

@@ -9,7 +9,7 @@ use crate::fabric::udp::arrival::DroppedDatagrams;
 use crate::fabric::udp::fuzzing::datagrams;
 use crate::fabric::udp::wire::{
     ConnectionNumber, GoodbyeReason, HANDSHAKE_BYTES, HEAD_MAX, MessageSplit, UdpDatagram, UdpHead,
-    UdpPiece, answer, greet,
+    UdpPiece, answer, start_handshake,
 };
 use crate::rt;
 use crate::vi::Descriptor;
@@ -109,7 +109,7 @@ pub(super) fn floods_are_bounded() {
     let mut sent = 0;
     for _ in 0..50 {
         for _ in 0..100 {
-            let datagram = greet(rt::random(), ConnectionNumber(rt::random()), b"EGRT");
+            let datagram = start_handshake(rt::random(), ConnectionNumber(rt::random()), b"EGRT");
             sent += datagram.len();
             socket.send_to(&datagram, b.at()).unwrap();
         }
@@ -122,13 +122,13 @@ pub(super) fn floods_are_bounded() {
 }
 
 #[test]
-fn greetings_without_a_token_cost_nothing() {
+fn handshakes_without_a_token_cost_nothing() {
     floods_are_bounded();
 }
 
 /// The token that the nic gives to somebody.
 fn token_for(b: &Opened, socket: &UdpSocket, number: ConnectionNumber, step: &[u8]) -> u64 {
-    socket.send_to(&greet(0, number, step), b.at()).unwrap();
+    socket.send_to(&start_handshake(0, number, step), b.at()).unwrap();
     until(&[&b.nic], || {
         answers(socket).iter().find_map(|bytes| match UdpDatagram::decode(bytes) {
             Ok(UdpDatagram::Token { token, .. }) => Some(token),
@@ -154,7 +154,7 @@ fn guests_are_bounded_and_forgotten() {
     for number in 0..HANDSHAKES.of_one as u64 + 20 {
         let step = opening();
         let token = token_for(&b, &socket, ConnectionNumber(number), &step);
-        socket.send_to(&greet(token, ConnectionNumber(number), &step), b.at()).unwrap();
+        socket.send_to(&start_handshake(token, ConnectionNumber(number), &step), b.at()).unwrap();
         b.drain();
         for bytes in answers(&socket) {
             assert!(bytes.len() <= HANDSHAKE_BYTES);
@@ -165,7 +165,7 @@ fn guests_are_bounded_and_forgotten() {
     // Others are let in meanwhile, from another address.
     let host = crate::vi::NicOptions::new("127.0.0.2");
     drop(connect(&Opened::with(&host), &b));
-    (0..12).for_each(|_| b.beat());
+    (0..12).for_each(|_| b.keep_alive_tick());
     assert_eq!(b.inside(|driver| driver.acceptor.handshakes()), 0);
 }
 
@@ -177,7 +177,7 @@ fn a_guest_that_talks_nonsense_is_sent_away_and_not_accepted() {
     let step = opening();
     let token = token_for(&b, &socket, ConnectionNumber(3), &step);
     for nonsense in [b"nonsense".as_slice(), &step, b"", &step, &[0; 1000], b"EGRT"] {
-        socket.send_to(&greet(token, ConnectionNumber(3), nonsense), b.at()).unwrap();
+        socket.send_to(&start_handshake(token, ConnectionNumber(3), nonsense), b.at()).unwrap();
         b.drain();
     }
     assert!(listener.poll_accept().unwrap().is_none());
@@ -225,9 +225,11 @@ fn a_seeded_run_of_nearly_right_datagrams() {
                 4 => UdpHead::unknown(number).bytes().to_vec(),
                 5 => UdpHead::token(number, rng.next()).bytes().to_vec(),
                 6 => answer(number, ConnectionNumber(rng.next()), rng.once_in(2), &step),
-                7 => {
-                    greet(token, ConnectionNumber(1), if rng.once_in(2) { &step } else { b"EGRT" })
-                }
+                7 => start_handshake(
+                    token,
+                    ConnectionNumber(1),
+                    if rng.once_in(2) { &step } else { b"EGRT" },
+                ),
                 _ => (0..rng.below(1300)).map(|_| rng.next().to_le_bytes()[0]).collect(),
             };
             for _ in 0..rng.below(3) {
@@ -245,7 +247,7 @@ fn a_seeded_run_of_nearly_right_datagrams() {
             }
             if round % 50 == 0 {
                 b.drain();
-                b.beat();
+                b.keep_alive_tick();
                 a.drain();
                 while let Some(got) = there.recv_queue().poll() {
                     there.post_recv(got.into_descriptor()).unwrap();
@@ -289,7 +291,7 @@ fn whatever_arrives_the_buffers_come_back() {
                 }
                 4 => UdpHead::probe(ConnectionNumber(0)).bytes().to_vec(),
                 5 => UdpHead::goodbye(ConnectionNumber(0), GoodbyeReason::Closed).bytes().to_vec(),
-                6 => greet(rng.next(), ConnectionNumber(rng.next()), b"EGRT"),
+                6 => start_handshake(rng.next(), ConnectionNumber(rng.next()), b"EGRT"),
                 _ => UdpHead::unknown(ConnectionNumber(0)).bytes().to_vec(),
             };
             if rng.once_in(3) {

@@ -9,7 +9,7 @@ use crate::fabric::udp::driver::Driver;
 use crate::fabric::udp::nic;
 use crate::fabric::udp::socket::DatagramSocket;
 use crate::fabric::udp::wire::{
-    ConnectionNumber, HEAD_MAX, MessageSplit, UdpDatagram, UdpHead, UdpPiece, greet,
+    ConnectionNumber, HEAD_MAX, MessageSplit, UdpDatagram, UdpHead, UdpPiece, start_handshake,
 };
 use crate::fabric::{After, ConnId, DATAGRAM_HEAD, DatagramEvent, Machine, ViSpec};
 use crate::vi::{Identity, NicOptions, Reliability};
@@ -104,10 +104,10 @@ fn what_follows_a_stranger_is_dropped() {
 fn whatever_one_sender_says_is_heard() {
     let mut driver = below();
     let probe = UdpHead::probe(WINDOWED).bytes().to_vec();
-    let greeting = greet(0, ConnectionNumber(5), b"");
+    let handshake = start_handshake(0, ConnectionNumber(5), b"");
     let unknown = UdpHead::unknown(ConnectionNumber(99)).bytes().to_vec();
     let said = of_window(WINDOWED, b"said");
-    let together = [probe.clone(), probe, greeting.clone(), greeting, unknown, said];
+    let together = [probe.clone(), probe, handshake.clone(), handshake, unknown, said];
     assert_eq!(hear(&mut driver, &together), [b"said"]);
     let sent: Vec<_> = std::iter::from_fn(|| driver.fixed.socket.memory().next_sent()).collect();
     let alive = UdpHead::alive(ConnectionNumber(11)).bytes().to_vec();

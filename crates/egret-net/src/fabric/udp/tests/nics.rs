@@ -60,8 +60,8 @@ impl Opened {
     }
 
     /// Half a second passes.
-    pub(super) fn beat(&self) {
-        self.nic.inside(|driver: &mut Driver, after| driver.beat(after));
+    pub(super) fn keep_alive_tick(&self) {
+        self.nic.inside(|driver: &mut Driver, after| driver.keep_alive_tick(after));
     }
 
     pub(super) fn listen(&self, service: &str) -> Listener {

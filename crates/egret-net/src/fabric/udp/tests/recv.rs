@@ -75,7 +75,7 @@ pub(super) fn over_any_network(lens: &[usize], seed: u64, loss: usize, twice: us
         assert_eq!(times.get(&tag), expected, "message {tag}, lost: {lost:?}");
     }
     for _ in 0..=IDLE_MAX {
-        there.beat().unwrap();
+        there.keep_alive_tick().unwrap();
     }
     // The receives of what never came are there for others.
     let free = BUFFERS - times.len();
@@ -146,11 +146,11 @@ pub(super) fn lies_are_not_believed() {
     let (other, liar) = End::of_pair(ROOM);
     let tagged = datagrams(&other, &liar, 2, 700);
     for lie in [&longer[1], &longer[9], &finer[1], &tagged[1]] {
-        assert_eq!(there.deliver(lie), Ok(PieceOutcome::Lie));
+        assert_eq!(there.deliver(lie), Ok(PieceOutcome::Contradiction));
     }
     assert_eq!(there.deliver(&honest[1]), Ok(PieceOutcome::Whole));
     assert_eq!(receiver.recv_queue().poll().unwrap().into_vec::<u8>(), bytes_of(1, 700));
-    assert_eq!(there.ignored().lies, 4);
+    assert_eq!(there.ignored().contradictions, 4);
 }
 
 #[test]
@@ -220,17 +220,17 @@ fn what_stays_in_pieces_is_given_up() {
         receiver.post_recv(descriptor.take().unwrap()).unwrap();
         let datagrams = datagrams(&end, &sender, 1, 10_000);
         there.deliver(&datagrams[0]).unwrap();
-        let (mut beats, mut next) = (0, 1);
+        let (mut ticks, mut next) = (0, 1);
         while there.ignored().given_up == number as u64 {
             // One piece at a time helps for a while only.
             if slowly {
                 there.deliver(&datagrams[next]).unwrap();
                 next += 1;
             }
-            there.beat().unwrap();
-            beats += 1;
+            there.keep_alive_tick().unwrap();
+            ticks += 1;
         }
-        assert_eq!(beats, 1 + if slowly { AGE_MAX } else { IDLE_MAX });
+        assert_eq!(ticks, 1 + if slowly { AGE_MAX } else { IDLE_MAX });
         assert_eq!(there.deliver(&datagrams[next]), Ok(PieceOutcome::Twice), "it is over");
         let whole = bytes_of(7, 10);
         sender.post_send(Descriptor::new(whole.clone()).with_tag(7)).unwrap();
@@ -279,7 +279,7 @@ fn memory_made_on_arrival_is_made_for_what_arrives() {
     receiver.post_recv(Descriptor::fresh(5_000)).unwrap();
     // Of a first message only a part comes, of a longer one all.
     there.deliver(&datagrams(&end, &sender, 1, 700)[0]).unwrap();
-    (0..=IDLE_MAX).for_each(|_| _ = there.beat().unwrap());
+    (0..=IDLE_MAX).for_each(|_| _ = there.keep_alive_tick().unwrap());
     for datagram in datagrams(&end, &sender, 2, 5_000).iter().rev() {
         there.deliver(datagram).unwrap();
     }

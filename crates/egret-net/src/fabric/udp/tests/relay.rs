@@ -114,7 +114,7 @@ fn over_a_bad_path(seed: u64, a: &Opened, b: &Opened) {
             b.drain();
         }
         if tag % 5 == 0 {
-            b.beat();
+            b.keep_alive_tick();
         }
         while let Some(got) = there.recv_queue().poll() {
             let (tag, bytes) = (got.tag, got.bytes());

@@ -60,7 +60,7 @@ fn a_path_that_carries_less_is_heeded() {
     let got = receiver.recv_queue().poll().unwrap();
     assert_eq!(got.into_vec::<u8>(), [9; 40_000]);
     // What had begun is given up, and its receive is there for the next.
-    (0..3).for_each(|_| assert_eq!(there.beat(), Ok(false)));
+    (0..3).for_each(|_| assert_eq!(there.keep_alive_tick(), Ok(false)));
     assert_eq!(there.ignored().given_up, 1);
     vi.post_send(Descriptor::empty().with_tag(4)).unwrap();
     there.deliver(&end.sent()[0]).unwrap();

@@ -96,8 +96,8 @@ impl End {
         self.work(|conn, outbox, notices| conn.pump(outbox, notices));
     }
 
-    pub(super) fn beat(&self) -> Result<bool, ViError> {
-        self.work(|conn, _, _| conn.beat())
+    pub(super) fn keep_alive_tick(&self) -> Result<bool, ViError> {
+        self.work(|conn, _, _| conn.keep_alive_tick())
     }
 
     pub(super) fn ignored(&self) -> IgnoredPieces {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::fabric::common::bytes::Malformed;
 use crate::fabric::udp::wire::{
     ConnectionNumber, GoodbyeReason, HANDSHAKE_BYTES, HEAD_MAX, MESSAGE_MAX, MessageSplit,
-    UNIT_MIN, UdpDatagram, UdpHead, UdpKind, UdpPiece, answer, extra, greet,
+    UNIT_MIN, UdpDatagram, UdpHead, UdpKind, UdpPiece, answer, extra, start_handshake,
 };
 
 const TO: ConnectionNumber = ConnectionNumber(0x0807_0605_0403_0201);
@@ -87,14 +87,14 @@ fn the_bytes_of_windows_are_these_for_ever() {
 }
 
 #[test]
-fn the_bytes_of_greetings_are_these_for_ever() {
+fn the_bytes_of_handshakes_are_these_for_ever() {
     let from = ConnectionNumber(2);
-    let bytes = greet(TO.0, from, b"step");
+    let bytes = start_handshake(TO.0, from, b"step");
     let expected = b"\x07\0\0\0\x04\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x02\0\0\0\0\0\0\0step";
     assert_eq!((&bytes[..28], bytes.len()), (expected.as_slice(), HANDSHAKE_BYTES));
     let decoded = UdpDatagram::decode(&bytes);
-    assert_eq!(decoded, Ok(UdpDatagram::Greet { token: TO.0, from, stream: b"step" }));
-    assert!(UdpDatagram::decode(&bytes[..1199]).is_err(), "a short greeting would be amplified");
+    assert_eq!(decoded, Ok(UdpDatagram::Handshake { token: TO.0, from, stream: b"step" }));
+    assert!(UdpDatagram::decode(&bytes[..1199]).is_err(), "a short handshake would be amplified");
 
     let bytes = answer(TO, from, true, b"step");
     let expected = b"\x09\x01\0\0\x04\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x02\0\0\0\0\0\0\0step";
@@ -151,7 +151,7 @@ fn datagrams_that_come_together_are_told_apart() {
         joined(&UdpHead::<HEAD_MAX>::of_piece(TO, &cut), &payload),
         UdpHead::probe(TO).bytes().to_vec(),
         UdpHead::token(TO, 5).bytes().to_vec(),
-        greet(TO.0, ConnectionNumber(2), b"step"),
+        start_handshake(TO.0, ConnectionNumber(2), b"step"),
         answer(TO, ConnectionNumber(2), true, b"step"),
     ];
     let together = all.concat();

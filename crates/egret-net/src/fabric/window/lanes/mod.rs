@@ -120,14 +120,14 @@ pub(super) trait MessageSink {
 #[derive(Debug)]
 pub(super) enum WindowError {
     /// By a violation of the protocol.
-    Lie(WindowViolation),
+    Violation(WindowViolation),
     /// A message was refused.
     Refused(Box<ViError>),
 }
 
 impl From<WindowViolation> for WindowError {
-    fn from(lie: WindowViolation) -> Self {
-        Self::Lie(lie)
+    fn from(violation: WindowViolation) -> Self {
+        Self::Violation(violation)
     }
 }
 

@@ -8,8 +8,8 @@ use super::lane::WindowLane;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(in crate::fabric::window) enum WindowViolation {
-    /// The checksum is right and the bytes make no sense.
-    #[error("a datagram that makes no sense: {0}")]
+    /// The checksum of the datagram is right and its bytes are malformed.
+    #[error("a malformed datagram: {0}")]
     Malformed(&'static str),
     /// An acknowledgement of what was never sent.
     #[error("{lane:?}: acknowledged piece {number}, but only {sent} were sent")]

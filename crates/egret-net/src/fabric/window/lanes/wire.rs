@@ -80,7 +80,7 @@ impl DatagramHead {
     /// Reads the head of an [intact](is_intact) datagram; the pieces are left in `from`.
     pub(super) fn read(from: &mut &[u8]) -> Result<Self, WindowViolation> {
         let [_, _, _, _, version, flags, 0, 0] = take(from)? else {
-            return Err(WindowViolation::Malformed("something is where nothing should be"));
+            return Err(WindowViolation::Malformed("reserved bytes are set"));
         };
         if version != VERSION || flags >= 1 << 6 {
             return Err(WindowViolation::Malformed("another version"));
@@ -102,8 +102,8 @@ impl DatagramHead {
 
 fn gaps(bits: u64) -> Result<u64, WindowViolation> {
     match bits {
-        0 => Err(WindowViolation::Malformed("a gap with nothing behind it")),
-        _ if bits & 1 != 0 => Err(WindowViolation::Malformed("a gap that is none")),
+        0 => Err(WindowViolation::Malformed("an empty gap field")),
+        _ if bits & 1 != 0 => Err(WindowViolation::Malformed("a gap at the first missing piece")),
         _ => Ok(bits),
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn ends_that_close_at_the_same_time_do_not_wait_for_each_other() {
     let sim = Sim::new(1);
     let (nics, ends) = pair(&sim, 0.0);
     drop(ends);
-    assert_eq!(nics.each_ref().map(kept), [1, 1], "their last words are on their way");
+    assert_eq!(nics.each_ref().map(kept), [1, 1], "their goodbyes are on their way");
     let until = sim.elapsed() + Duration::from_millis(500);
     go_on(&sim, &nics, until);
     assert_eq!(nics.each_ref().map(kept), [0, 0]);

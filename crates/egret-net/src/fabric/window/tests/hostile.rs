@@ -79,14 +79,14 @@ fn nothing_comes_that_nobody_asked_for() {
 #[test]
 fn a_message_of_another_lane_makes_no_sense() {
     for (lane, frame) in [(WindowLane::Control, EAGER), (WindowLane::Eager, WindowFrame::Ask)] {
-        assert_eq!(protocol(hear(&[(lane, 0, frame)])), "a frame that makes no sense");
+        assert_eq!(protocol(hear(&[(lane, 0, frame)])), "a malformed frame");
     }
 }
 
 #[test]
 fn a_last_word_says_something() {
     let why = protocol(hear(&[(WindowLane::Eager, 0, WindowFrame::Goodbye(0))]));
-    assert_eq!(why, "a frame that makes no sense");
+    assert_eq!(why, "a malformed frame");
 }
 
 #[test]

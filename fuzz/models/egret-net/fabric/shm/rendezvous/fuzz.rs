@@ -19,9 +19,11 @@ pub(in super::super) fn fuzz_packet(input: &[u8]) {
     let has_all = fds >= super::offer::DescriptorRole::ALL.len();
     match what % 3 {
         0 => {
-            let Ok((greeting, _)) = ConnectOffer::decode(bytes, &mut packet(bytes)) else { return };
-            let again = ConnectOffer::decode(&greeting.encode(), &mut packet(bytes));
-            assert_eq!(again.map(|(again, _)| again).ok(), has_all.then_some(greeting));
+            let Ok((handshake, _)) = ConnectOffer::decode(bytes, &mut packet(bytes)) else {
+                return;
+            };
+            let again = ConnectOffer::decode(&handshake.encode(), &mut packet(bytes));
+            assert_eq!(again.map(|(again, _)| again).ok(), has_all.then_some(handshake));
         }
         1 => {
             let Ok((accepted, _)) = AcceptOffer::decode(bytes, &mut packet(bytes)) else { return };

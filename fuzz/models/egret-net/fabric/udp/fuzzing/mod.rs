@@ -5,7 +5,7 @@
 //! a datagram, in two bytes, and the datagram. Its bits say what is done with it: 1: it comes from a
 //! stranger's address, 2: its number stays as it is, 4: half a second passes afterwards, and below
 //! a window it comes twice in one piece, 8: it arrives at the socket of a group. If its number does not stay as it is, and the
-//! connection with the new one is sealed, the peer seals it. Others post, greet, and so on. The nic has no socket but one in
+//! connection with the new one is sealed, the peer seals it. Others post, begin handshakes, and so on. The nic has no socket but one in
 //! [memory](super::scripted_peer), and a clock that stands: there are no system calls.
 
 mod peer;
@@ -92,7 +92,7 @@ const LEN_MAX: usize = 1500;
 const ROOM: usize = 600;
 /// What is posted at once.
 const POSTS_MAX: usize = 64;
-/// Connections that are being made at once: each starts a handshake with every beat.
+/// Connections that are being made at once: each starts a handshake with every tick.
 const CONNECTS_MAX: usize = 4;
 /// Under which numbers both ends of the first connection receive.
 const OWN: ConnectionNumber = ConnectionNumber(0x0101_0101_0101_0101);
@@ -104,7 +104,7 @@ const MEMBER: u64 = 7;
 /// What the keys of both directions are made of.
 const SENT: u8 = 3;
 const RECEIVED: u8 = 4;
-const BEAT: Duration = Duration::from_millis(500);
+const KEEP_ALIVE_TICK: Duration = Duration::from_millis(500);
 
 const fn at(port: u16) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
@@ -226,7 +226,7 @@ impl<'a> Play<'a> {
                 return self.arrive(what, input.take(len).to_vec());
             }
             16..80 => return self.piece(what, input),
-            176..208 => return self.greet(what, input),
+            176..208 => return self.start_handshake(what, input),
             208.. => return self.answer(what, input),
             80..112 => self.post(what.into(), input.byte(), input),
             112..120 => self.cancel(input.byte()),
@@ -379,10 +379,10 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Time passes, until the next beat at least.
-    fn pass(&mut self, beats: u8) {
-        for _ in 0..=beats % 4 {
-            self.stage.still.pass(BEAT);
+    /// Time passes, until the next tick at least.
+    fn pass(&mut self, ticks: u8) {
+        for _ in 0..=ticks % 4 {
+            self.stage.still.pass(KEEP_ALIVE_TICK);
             self.work(|driver, after| driver.tick(after.now(), after));
         }
     }
@@ -399,7 +399,7 @@ impl<'a> Play<'a> {
         let (promise, waiting) = ConnectPromise::alone();
         self.waiting.push(Box::new(waiting));
         let since = crate::rt::now();
-        let until = Some(since + 20 * BEAT);
+        let until = Some(since + 20 * KEEP_ALIVE_TICK);
         let to = Address::new(&Peer::AT.to_string(), "fuzz", 0).key(self.peer.own_key());
         let promise = promise.by_way_of(&self.settled, spec());
         let request = ConnectRequest { to, spec: spec(), since, until, at_once: false, promise };
@@ -419,9 +419,10 @@ impl<'a> Play<'a> {
     }
 
     /// The peer starts a handshake.
-    fn greet(&mut self, what: u8, input: &mut Input<'_>) {
+    fn start_handshake(&mut self, what: u8, input: &mut Input<'_>) {
         let acceptor = &self.driver.acceptor;
-        let mut bytes = self.peer.greet(|theirs| acceptor.token(&Peer::AT, theirs), input.byte());
+        let mut bytes =
+            self.peer.start_handshake(|theirs| acceptor.token(&Peer::AT, theirs), input.byte());
         bend(&mut bytes, what, input);
         self.arrive(2, bytes);
         while let Some(sent) = self.stage.socket.memory().next_sent() {

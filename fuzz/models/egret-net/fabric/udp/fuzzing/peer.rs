@@ -12,12 +12,12 @@ pub(super) struct Peer {
     key: PublicKey,
     /// Whom it is for a nic that it starts a handshake, and the token that is right for it.
     caller: Option<(ConnectionNumber, Caller, u64)>,
-    greeted: u64,
+    scripted: u64,
     /// And for one that starts a handshake it.
     callee: Option<(ConnectionNumber, Callee)>,
 }
 
-/// What it gives to those who greet it.
+/// What it gives to its callers.
 const TOKEN: u64 = 5;
 /// Where it listens as a callee.
 const OWN: ConnectionNumber = ConnectionNumber(0x0303_0303_0303_0303);
@@ -26,7 +26,7 @@ impl Peer {
     pub(super) const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
 
     pub(super) const fn new(credentials: Credentials, key: PublicKey) -> Self {
-        Self { credentials, key, caller: None, greeted: 0, callee: None }
+        Self { credentials, key, caller: None, scripted: 0, callee: None }
     }
 
     /// The key that it proves.
@@ -35,14 +35,14 @@ impl Peer {
     }
 
     /// Makes an attempt, with the token that is right for a number, or goes on with a handshake.
-    pub(super) fn greet(
+    pub(super) fn start_handshake(
         &mut self,
         token: impl FnOnce(ConnectionNumber) -> u64,
         how: u8,
     ) -> Vec<u8> {
         if self.caller.is_none() || how >= 224 {
-            self.greeted += 1;
-            let theirs = ConnectionNumber(self.greeted);
+            self.scripted += 1;
+            let theirs = ConnectionNumber(self.scripted);
             let (service, tag) = (if how % 8 == 7 { "none" } else { "fuzz" }.to_owned(), 0);
             let hello = Hello { reliability: Reliability::Unreliable, service, tag };
             let (terms, key) = (theirs.0.to_le_bytes().to_vec(), Some(self.key));
@@ -56,7 +56,7 @@ impl Peer {
         }
         let token = if how % 8 == 6 { 0 } else { *right };
         let step = caller.outgoing();
-        let (bytes, len) = (wire::greet(token, *theirs, step), step.len());
+        let (bytes, len) = (wire::start_handshake(token, *theirs, step), step.len());
         caller.sent(len);
         bytes
     }
@@ -76,7 +76,8 @@ impl Peer {
 
     /// Answers a handshake of the nic, if it is one.
     pub(super) fn answer(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
-        let Ok(UdpDatagram::Greet { token, from, stream }) = UdpDatagram::decode(datagram) else {
+        let Ok(UdpDatagram::Handshake { token, from, stream }) = UdpDatagram::decode(datagram)
+        else {
             return None;
         };
         if token != TOKEN {

@@ -30,9 +30,9 @@ fn turned(acceptor: &mut Acceptor, now: Instant, until: Instant) -> RefusedPeerC
     acceptor.poll_proven_peer(now, until).map(|visitor| visitor.is_some()).unwrap_err().why
 }
 
-/// What one is told who greets now.
+/// What a caller is told that begins a handshake now.
 fn told(of: OwnedFd) -> HandshakeAttemptError {
-    greet_over(control_of(of), &plain()).poll(lend(&handles(""))).unwrap_err()
+    handshake_over(control_of(of), &plain()).poll(lend(&handles(""))).unwrap_err()
 }
 
 #[test]
@@ -52,12 +52,12 @@ fn who_says_nothing_is_sent_away_in_time() {
 
 /// To have opened gives no more time, and what came beside the opening is closed.
 #[test]
-fn who_does_not_go_on_greeting_is_sent_away_in_time() {
+fn who_does_not_go_on_with_its_handshake_is_sent_away_in_time() {
     let host = unique("mute");
     let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "one")).unwrap();
     let caller = stance(Trust::Cooperating, "one");
     let wanted = CallerRequest { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
-    let mut caller = Caller::new(caller.greet, wanted);
+    let mut caller = Caller::new(caller.handshake, wanted);
     let (wire, end) = Tripwire::new();
     let guest = silent(&host);
     send_raw(&guest, caller.outgoing(), &[end.as_fd(); 3]);
@@ -96,11 +96,11 @@ fn nonsense_is_sent_away_and_the_door_stays_open() {
         let guest = silent(&host);
         send_raw(&guest, bytes, &[]);
         let why = turned(&mut acceptor, at(0), at(1));
-        assert!(matches!(why, RefusedPeerCause::Greeting(HandshakeError::Hello(_))), "{why:?}");
+        assert!(matches!(why, RefusedPeerCause::Handshake(HandshakeError::Hello(_))), "{why:?}");
     }
     drop(silent(&host));
     assert_eq!(turned(&mut acceptor, at(0), at(1)), RefusedPeerCause::Left);
-    visit(&mut acceptor, knock(&host), &handles(""));
+    visit(&mut acceptor, start_attempt(&host), &handles(""));
 }
 
 #[test]
@@ -114,11 +114,11 @@ fn a_crowd_costs_its_places_and_no_more() {
         assert_eq!(turned(&mut acceptor, at(0), at(5)), RefusedPeerCause::Crowded);
         assert_eq!(told(guest), refused(ConnectRefusal::Crowded));
     }
-    // One of the crowd greets, and makes room.
+    // One of the crowd begins its handshake, and makes room.
     let (mine, late) = (handles(""), control_of(crowd.swap_remove(9)));
-    let (_late, visitor) = visit(&mut acceptor, greet_over(late, &plain()), &mine);
+    let (_late, visitor) = visit(&mut acceptor, handshake_over(late, &plain()), &mine);
     assert_eq!(visitor.offer.host, "caller");
-    let (_knocking, _visitor) = visit(&mut acceptor, knock(&host), &mine);
+    let (_attempt, _visitor) = visit(&mut acceptor, start_attempt(&host), &mine);
     // The others are sent away one by one.
     for _ in 1..CROWD.of_one {
         assert_eq!(turned(&mut acceptor, at(5), at(9)), RefusedPeerCause::Silent);
@@ -132,9 +132,9 @@ fn what_a_guest_sends_too_much_stays_with_the_kernel() {
     let host = unique("eager");
     let mut acceptor = open(&host).unwrap();
     let (guest, mine) = (silent(&host), handles(""));
-    let knock = greet_over(control_of(guest.try_clone().unwrap()), &plain());
+    let attempt = handshake_over(control_of(guest.try_clone().unwrap()), &plain());
     assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
-    let _knock = not_yet(knock, &mine);
+    let _attempt = not_yet(attempt, &mine);
     send_raw(&guest, &[9; 64], &[]);
     let visitor = acceptor.poll_proven_peer(at(0), at(1)).unwrap().unwrap();
     let (control, _) = visitor.accept(&terms(), lend(&mine)).unwrap();
@@ -146,8 +146,8 @@ fn a_visitor_that_left_is_not_accepted() {
     let host = unique("left");
     let mut acceptor = open(&host).unwrap();
     let mine = handles("");
-    let (knocking, visitor) = visit(&mut acceptor, knock(&host), &mine);
-    drop(knocking);
+    let (attempt, visitor) = visit(&mut acceptor, start_attempt(&host), &mine);
+    drop(attempt);
     assert!(visitor.is_gone());
     let accepted = visitor.accept(&terms(), lend(&mine));
     assert!(matches!(accepted, Err(ControlSocketError::PeerGone { .. })));
@@ -160,7 +160,7 @@ fn a_busy_door_says_so() {
     let mut waiting = Vec::new();
     loop {
         match start(&host).unwrap() {
-            AttemptStart::Started(knock) => waiting.push(knock),
+            AttemptStart::Started(attempt) => waiting.push(attempt),
             AttemptStart::Busy => break,
             AttemptStart::Nobody => panic!("the acceptor is open"),
         }
@@ -178,8 +178,8 @@ fn a_busy_door_says_so() {
     assert_eq!(away + CROWD.of_one, waiting.len());
     let mine = handles("");
     let mut heard = 0;
-    for knock in waiting {
-        match knock.poll(lend(&mine)) {
+    for attempt in waiting {
+        match attempt.poll(lend(&mine)) {
             Ok(_) => {
                 heard += usize::from(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_some());
             }
@@ -200,7 +200,7 @@ fn the_silent_keep_nobody_out() {
     let mut acceptor = open(&host).unwrap();
     let mut crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
     assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
-    let start = greet_over(control_of(silent(&host)), &plain());
+    let start = handshake_over(control_of(silent(&host)), &plain());
     let away = acceptor.poll_proven_peer(later(0, 10), at(5)).map(drop).unwrap_err();
     assert_eq!(away.why, RefusedPeerCause::Displaced);
     assert_eq!(told(crowd.remove(0)), refused(ConnectRefusal::Crowded));
@@ -216,13 +216,13 @@ fn who_has_spoken_does_not_give_way() {
     assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none());
     let first = crowd[0].try_clone().unwrap();
     let newcomer = silent(&host);
-    let first = greet_over(control_of(first), &plain());
+    let first = handshake_over(control_of(first), &plain());
     let mine = handles("");
-    let knock = not_yet(first, &mine);
+    let attempt = not_yet(first, &mine);
     while is_waiting(&acceptor) {
         _ = acceptor.poll_proven_peer(later(0, 10), at(5));
     }
-    let (_first, visitor) = visit(&mut acceptor, knock, &mine);
+    let (_first, visitor) = visit(&mut acceptor, attempt, &mine);
     assert_eq!(visitor.offer.host, "caller");
     drop(newcomer);
 }
@@ -237,7 +237,7 @@ pub(super) fn a_process_has_its_share() {
     }
     let own = silent(&host);
     assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none(), "there is a place");
-    visit(&mut acceptor, greet_over(control_of(own), &plain()), &handles(""));
+    visit(&mut acceptor, handshake_over(control_of(own), &plain()), &handles(""));
     drop(crowd);
 }
 
@@ -290,7 +290,7 @@ fn a_process_that_is_silent() {
 /// Has the acceptor see to whoever is there, by turns of which each begins a bounded number of
 /// handshakes. How many were begun.
 fn hear_all(acceptor: &mut Acceptor, stance: &ShmRequirements) -> usize {
-    let begun = || usize::try_from(stance.greet.handshakes()).unwrap();
+    let begun = || usize::try_from(stance.handshake.handshakes()).unwrap();
     let all = begun();
     while is_waiting(acceptor) {
         let before = begun();
@@ -305,15 +305,15 @@ fn hear_all(acceptor: &mut Acceptor, stance: &ShmRequirements) -> usize {
     begun() - all
 }
 
-/// Handshakes are begun some at a time, so that those who greet do not stop what goes over
+/// Handshakes are begun some at a time, so that callers do not stop what goes over
 /// connections.
 pub(super) fn handshakes_are_begun_by_turns() {
     let (host, stance) = (unique("turns"), plain());
     let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
-    let knocks: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE).map(|_| knock(&host)).collect();
-    assert_eq!(hear_all(&mut acceptor, &stance), knocks.len());
+    let attempts: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE).map(|_| start_attempt(&host)).collect();
+    assert_eq!(hear_all(&mut acceptor, &stance), attempts.len());
     let mine = handles("");
-    knocks.into_iter().for_each(|knock| drop(not_yet(knock, &mine)));
+    attempts.into_iter().for_each(|attempt| drop(not_yet(attempt, &mine)));
 }
 
 #[test]
@@ -327,7 +327,7 @@ pub(super) fn handshakes_that_come_to_nothing_count() {
     let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
     let spoiled = |_| {
         let wanted = CallerRequest { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
-        let opening = Caller::new(plain().greet, wanted).outgoing().to_vec();
+        let opening = Caller::new(plain().handshake, wanted).outgoing().to_vec();
         let guest = silent(&host);
         send_raw(&guest, &[&opening[..], &[7; 9]].concat(), &[]);
         guest
@@ -337,7 +337,7 @@ pub(super) fn handshakes_that_come_to_nothing_count() {
 }
 
 #[test]
-fn callers_who_spoil_their_greeting_are_answered_by_turns() {
+fn callers_who_spoil_their_handshake_are_answered_by_turns() {
     handshakes_that_come_to_nothing_count();
 }
 
@@ -347,11 +347,11 @@ fn callers_who_spoil_their_greeting_are_answered_by_turns() {
 fn a_newcomer_that_is_not_watched_costs_nobody_its_visit() {
     let (host, stance) = (unique("unwatched"), plain());
     let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
-    let mut knocks: Vec<_> = (0..CROWD.of_one).map(|_| knock(&host)).collect();
+    let mut attempts: Vec<_> = (0..CROWD.of_one).map(|_| start_attempt(&host)).collect();
     assert_eq!(hear_all(&mut acceptor, &stance), CROWD.of_one);
     // The listener has something to tell before the guest has.
     let (newcomer, mine) = (silent(&host), handles(""));
-    let _oldest = not_yet(knocks.remove(0), &mine);
+    let _oldest = not_yet(attempts.remove(0), &mine);
     let mut outcome = None;
     acceptor.turn();
     let panicked = caught(Fault::WatchRefused, || {

@@ -6,17 +6,17 @@ use crate::rt;
 use crate::vi::{ConnectError, HelloError, ViError};
 
 #[test]
-fn a_knock_is_accepted_and_both_have_the_others_memory() {
+fn an_attempt_is_accepted_and_both_have_the_others_memory() {
     let (host, listening) = (unique("accepted"), plain());
     let host_key = listening.key();
     let mut acceptor = Acceptor::open(&host, listening).unwrap();
     assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
     let (near, far) = (handles("near"), handles("far"));
     let caller = plain();
-    let knocking = knocking(HandshakeAttempt::start(call(&host), &caller).unwrap());
+    let attempt = started_attempt(HandshakeAttempt::start(call(&host), &caller).unwrap());
     assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG));
-    let (knocking, visitor) = visit(&mut acceptor, not_yet(knocking, &near), &near);
-    assert_eq!((&visitor.hello, &visitor.offer), (&hello(), &greeting("caller")));
+    let (attempt, visitor) = visit(&mut acceptor, not_yet(attempt, &near), &near);
+    assert_eq!((&visitor.hello, &visitor.offer), (&hello(), &handshake("caller")));
     assert_eq!(visitor.key, caller.key());
     assert_eq!(visitor.peer().pid.unsigned_abs(), std::process::id());
     assert!(visitor.peer().pidfd().is_some() && !visitor.is_gone());
@@ -25,8 +25,8 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
     let answer = SegmentTerms { depth: 65, ..terms() };
     let (control, theirs) = visitor.accept(&answer, lend(&far)).unwrap();
     assert_eq!(text_of(&theirs.control), "near");
-    assert!(becomes(&knocking.fd(), PollFlags::IN, LONG));
-    let accepted = accepted(knocking, &near);
+    assert!(becomes(&attempt.fd(), PollFlags::IN, LONG));
+    let accepted = accepted(attempt, &near);
     assert_eq!((accepted.terms, text_of(&accepted.handles.control)), (answer, "far".into()));
     assert_eq!(accepted.key, host_key);
     rustix::io::write(&accepted.handles.bell, &1_u64.to_ne_bytes()).unwrap();
@@ -86,9 +86,9 @@ fn a_refusal_says_why_and_who_may_try_again() {
     ];
     for (said, heard, error) in cases {
         let mine = handles("");
-        let (knocking, visitor) = visit(&mut acceptor, knock(&host), &mine);
+        let (attempt, visitor) = visit(&mut acceptor, start_attempt(&host), &mine);
         visitor.refuse(&said);
-        assert_eq!(knocking.poll(lend(&mine)).unwrap_err(), refused(heard.clone()));
+        assert_eq!(attempt.poll(lend(&mine)).unwrap_err(), refused(heard.clone()));
         assert_eq!(heard.into_error(ours), error);
     }
 }
@@ -98,14 +98,14 @@ fn a_door_that_closes_is_left() {
     let host = unique("closes");
     let mut acceptor = open(&host).unwrap();
     let mine = handles("");
-    let (waits_inside, visitor) = visit(&mut acceptor, knock(&host), &mine);
-    let greets = knock(&host);
+    let (waits_inside, visitor) = visit(&mut acceptor, start_attempt(&host), &mine);
+    let in_handshake = start_attempt(&host);
     assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
-    let waits_outside = knock(&host);
+    let waits_outside = start_attempt(&host);
     drop(acceptor);
     drop(visitor);
-    for knocking in [waits_outside, greets, waits_inside] {
-        assert!(matches!(knocking.poll(lend(&mine)), Err(HandshakeAttemptError::Gone { .. })));
+    for attempt in [waits_outside, in_handshake, waits_inside] {
+        assert!(matches!(attempt.poll(lend(&mine)), Err(HandshakeAttemptError::Gone { .. })));
     }
 }
 
@@ -163,7 +163,7 @@ pub(super) fn last_words_are_heard() {
     let why = ViError::TooLong { sent: 9, posted: 8 };
     let near = left_with(&why);
     assert!(near.is_gone());
-    let (ControlMessage::Close(farewell), _) = near.poll().unwrap().expect("its last words") else {
+    let (ControlMessage::Close(farewell), _) = near.poll().unwrap().expect("its goodbye") else {
         panic!("not a farewell")
     };
     assert_eq!(farewell.into_error(), why);

@@ -66,8 +66,8 @@ fn pair() -> (ControlSocket, ControlSocket) {
 /// What a nic of its own identity brings along; the empty secret is none.
 fn stance(trust: Trust, secret: &str) -> ShmRequirements {
     let (secret, identity) = (Secret::from(secret), Identity::random());
-    let greet = handshake::Credentials::new("shm", secret, identity, Encrypt::default());
-    ShmRequirements { trust, greet: greet.local() }
+    let handshake = handshake::Credentials::new("shm", secret, identity, Encrypt::default());
+    ShmRequirements { trust, handshake: handshake.local() }
 }
 
 /// One that asks for nothing.
@@ -93,7 +93,7 @@ fn call(to: &str) -> AttemptTarget<'_> {
 }
 
 /// What is said beside the hello of such a call.
-fn greeting(host: &str) -> ConnectOffer {
+fn handshake(host: &str) -> ConnectOffer {
     ConnectOffer { host: host.into(), terms: terms(), wish: CooperationRequest::Nothing }
 }
 
@@ -164,44 +164,44 @@ fn start(host: &str) -> Result<AttemptStart, HandshakeAttemptError> {
     HandshakeAttempt::start(call(host), &plain())
 }
 
-fn knocking(started: AttemptStart) -> HandshakeAttempt {
+fn started_attempt(started: AttemptStart) -> HandshakeAttempt {
     match started {
-        AttemptStart::Started(knock) => knock,
+        AttemptStart::Started(attempt) => attempt,
         other => panic!("{other:?}"),
     }
 }
 
-fn knock(host: &str) -> HandshakeAttempt {
-    knocking(start(host).unwrap())
+fn start_attempt(host: &str) -> HandshakeAttempt {
+    started_attempt(start(host).unwrap())
 }
 
-/// Greets over a socket that is connected already.
-fn greet_over(control: ControlSocket, stance: &ShmRequirements) -> HandshakeAttempt {
-    knocking(HandshakeAttempt::begin(control, call("whoever"), stance).unwrap())
+/// Begins a handshake over a socket that is connected already.
+fn handshake_over(control: ControlSocket, stance: &ShmRequirements) -> HandshakeAttempt {
+    started_attempt(HandshakeAttempt::begin(control, call("whoever"), stance).unwrap())
 }
 
 /// Has the acceptor hear a caller, and the caller it, until all is asked.
 fn visit(
     acceptor: &mut Acceptor,
-    knock: HandshakeAttempt,
+    attempt: HandshakeAttempt,
     mine: &OfferedDescriptors<OwnedFd>,
 ) -> (HandshakeAttempt, ShmProvenPeer) {
     assert!(acceptor.poll_proven_peer(at(0), at(5)).unwrap().is_none(), "nothing is asked yet");
-    let knock = not_yet(knock, mine);
+    let attempt = not_yet(attempt, mine);
     let visitor = acceptor.poll_proven_peer(at(0), at(5)).unwrap();
-    (knock, visitor.expect("it has asked"))
+    (attempt, visitor.expect("it has asked"))
 }
 
 /// Looks for an answer that is not there, and says what there is to say.
-fn not_yet(knock: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> HandshakeAttempt {
-    match knock.poll(lend(mine)).unwrap() {
-        AttemptProgress::Pending(knock) => knock,
+fn not_yet(attempt: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> HandshakeAttempt {
+    match attempt.poll(lend(mine)).unwrap() {
+        AttemptProgress::Pending(attempt) => attempt,
         AttemptProgress::Accepted(accepted) => panic!("too early: {accepted:?}"),
     }
 }
 
-fn accepted(knock: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> AcceptedConnection {
-    match knock.poll(lend(mine)).unwrap() {
+fn accepted(attempt: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> AcceptedConnection {
+    match attempt.poll(lend(mine)).unwrap() {
         AttemptProgress::Accepted(accepted) => accepted,
         AttemptProgress::Pending(_) => panic!("no answer"),
     }
@@ -209,7 +209,7 @@ fn accepted(knock: HandshakeAttempt, mine: &OfferedDescriptors<OwnedFd>) -> Acce
 
 /// Why a caller that is refused comes to nothing.
 fn refused(refusal: ConnectRefusal) -> HandshakeAttemptError {
-    HandshakeAttemptError::Greeting(HandshakeError::Refused(refusal))
+    HandshakeAttemptError::Handshake(HandshakeError::Refused(refusal))
 }
 
 /// A patience no test outlasts.

@@ -85,7 +85,7 @@ pub(super) fn wary(host: &str) {
     }
 }
 
-/// Knocks, honestly and not, where somebody has the number that is seen of this one's user.
+/// Connects, honestly and not, where another user has the number that this user is seen by.
 pub(super) fn unmapped(name: &str) {
     assert_eq!(own_user(), OVERFLOW);
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
@@ -106,12 +106,13 @@ pub(super) fn unmapped(name: &str) {
     );
     assert!(is_seen, "{error}");
     let dishonest = || {
-        let knocking =
-            knocking(HandshakeAttempt::start_at(&address, call("unmapped"), &stance).unwrap());
-        let why = answer(knocking, &mine).unwrap_err();
+        let attempt = started_attempt(
+            HandshakeAttempt::start_at(&address, call("unmapped"), &stance).unwrap(),
+        );
+        let why = answer(attempt, &mine).unwrap_err();
         let is_refused = matches!(
             why,
-            HandshakeAttemptError::Greeting(HandshakeError::Refused(
+            HandshakeAttemptError::Handshake(HandshakeError::Refused(
                 ConnectRefusal::OtherUser { .. }
             ))
         );
@@ -125,9 +126,9 @@ pub(super) fn alone(host: &str) {
     assert_eq!(own_user(), OVERFLOW);
     let mut acceptor = open(host).unwrap();
     let mine = handles("");
-    let (knocking, visitor) = visit(&mut acceptor, knock(host), &mine);
+    let (attempt, visitor) = visit(&mut acceptor, start_attempt(host), &mine);
     let (_control, _) = visitor.accept(&terms(), lend(&handles(""))).unwrap();
-    drop(accepted(knocking, &mine));
+    drop(accepted(attempt, &mine));
 }
 
 #[test]

@@ -24,6 +24,6 @@ fn planted_faults_are_found() {
         scene();
     }
     let truncated = crate::fabric::common::fault::Fault::TruncatedAccepted;
-    assert!(caught(truncated, wire::a_greeting_is_whole), "{truncated:?} was not found");
-    wire::a_greeting_is_whole();
+    assert!(caught(truncated, wire::a_handshake_is_whole), "{truncated:?} was not found");
+    wire::a_handshake_is_whole();
 }

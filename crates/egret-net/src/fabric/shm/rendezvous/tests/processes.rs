@@ -105,16 +105,16 @@ pub(super) fn visitor(acceptor: &mut Acceptor) -> Result<ShmProvenPeer, RefusedP
     }
 }
 
-/// Greets until there is an answer.
+/// Repeats the handshake until there is an answer.
 pub(super) fn answer(
-    mut knock: HandshakeAttempt,
+    mut attempt: HandshakeAttempt,
     mine: &OfferedDescriptors<OwnedFd>,
 ) -> Result<AcceptedConnection, HandshakeAttemptError> {
     loop {
-        assert!(becomes(&knock.fd(), PollFlags::IN, LONG), "no answer");
-        match knock.poll(lend(mine))? {
+        assert!(becomes(&attempt.fd(), PollFlags::IN, LONG), "no answer");
+        match attempt.poll(lend(mine))? {
             AttemptProgress::Accepted(accepted) => return Ok(accepted),
-            AttemptProgress::Pending(again) => knock = again,
+            AttemptProgress::Pending(again) => attempt = again,
         }
     }
 }
@@ -131,7 +131,7 @@ fn one_who_stays(name: &str) -> (Process, ControlSocket) {
 }
 
 fn stay(host: &str) {
-    let accepted = answer(knock(host), &handles("")).unwrap();
+    let accepted = answer(start_attempt(host), &handles("")).unwrap();
     while let Ok(None) = accepted.control.poll() {
         assert!(becomes(&accepted.control.fd(), PollFlags::IN, 2 * LONG), "forgotten");
     }
@@ -139,7 +139,7 @@ fn stay(host: &str) {
 
 fn guest(host: &str) {
     let mine = handles("from the guest");
-    let accepted = answer(knock(host), &mine).unwrap();
+    let accepted = answer(start_attempt(host), &mine).unwrap();
     assert_eq!(text_of(&accepted.handles.control), "from the host");
     rustix::io::write(&accepted.handles.bell, &1_u64.to_ne_bytes()).unwrap();
     assert!(becomes(&accepted.control.fd(), PollFlags::IN, LONG), "no region");
@@ -222,9 +222,9 @@ fn a_killed_host_leaves_nothing_behind() {
     let child = Process::start("host", &host);
     let mine = handles("");
     let mut tries = 0;
-    let knocking = loop {
+    let attempt = loop {
         match start(&host).unwrap() {
-            AttemptStart::Started(knocking) => break knocking,
+            AttemptStart::Started(attempt) => break attempt,
             AttemptStart::Nobody | AttemptStart::Busy => rt::sleep(Duration::from_millis(10)),
         }
         tries += 1;
@@ -232,7 +232,7 @@ fn a_killed_host_leaves_nothing_behind() {
     };
     assert!(is_named(&host));
     child.signal(Signal::KILL);
-    let gone = answer(knocking, &mine).unwrap_err();
+    let gone = answer(attempt, &mine).unwrap_err();
     assert_eq!(gone, HandshakeAttemptError::Gone { pid: child.pid().as_raw_pid() });
     drop(child);
     assert!(!is_named(&host));
@@ -240,7 +240,7 @@ fn a_killed_host_leaves_nothing_behind() {
     assert!(!is_named(&host), "the acceptor was closed again");
 }
 
-/// Knocks as another user, honestly and not.
+/// Connects as another user, honestly and not.
 fn stranger(host: &str) {
     let address = SocketAddrUnix::new_abstract_name(host.as_bytes()).unwrap();
     let (mine, stance) = (handles(""), stance(Trust::Cooperating, ""));
@@ -250,9 +250,10 @@ fn stranger(host: &str) {
         "{error}"
     );
     let dishonest = || {
-        let knocking =
-            knocking(HandshakeAttempt::start_at(&address, call("strange"), &stance).unwrap());
-        let error = answer(knocking, &mine).unwrap_err();
+        let attempt = started_attempt(
+            HandshakeAttempt::start_at(&address, call("strange"), &stance).unwrap(),
+        );
+        let error = answer(attempt, &mine).unwrap_err();
         assert_eq!(error, refused(ConnectRefusal::OtherUser { uid: 0 }));
     };
     assert!(!caught(Fault::UserUnchecked, dishonest), "not refused as it should be");
@@ -287,7 +288,7 @@ fn a_process_of_another_user_is_refused() {
 /// An acceptor in a process that has no descriptors left.
 fn exhausted(host: &str) {
     let mut acceptor = open(host).unwrap();
-    let knocking = knock(host);
+    let attempt = start_attempt(host);
     let mine = handles("");
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
@@ -300,7 +301,7 @@ fn exhausted(host: &str) {
     assert!(acceptor.next_deadline().is_some_and(|next| next < at(2)));
     setrlimit(Resource::Nofile, limit).unwrap();
     assert!(acceptor.poll_proven_peer(at(2), at(9)).unwrap().is_none());
-    let _knocking = not_yet(knocking, &mine);
+    let _attempt = not_yet(attempt, &mine);
     assert!(acceptor.poll_proven_peer(at(2), at(9)).unwrap().is_some());
 }
 

@@ -51,10 +51,10 @@ pub(super) fn a_relay_is_not_trusted() {
     let _relay = Process::start("relay", &host);
     let mine = handles("");
     let until = rt::now() + Duration::from_secs(LONG.unsigned_abs());
-    let mut knock = loop {
+    let mut attempt = loop {
         let name = format!("{host}-relay");
         match HandshakeAttempt::start(call(&name), &stance()).unwrap() {
-            AttemptStart::Started(knock) => break knock,
+            AttemptStart::Started(attempt) => break attempt,
             AttemptStart::Nobody | AttemptStart::Busy => rt::sleep(Duration::from_millis(10)),
         }
         assert!(rt::now() < until, "no relay");
@@ -66,9 +66,9 @@ pub(super) fn a_relay_is_not_trusted() {
             assert_eq!(visitor.agreed, agreed);
             let _ = visitor.accept(&terms(), lend(&mine)).unwrap();
         }
-        match knock.poll(lend(&mine)).unwrap() {
+        match attempt.poll(lend(&mine)).unwrap() {
             AttemptProgress::Accepted(accepted) => break accepted,
-            AttemptProgress::Pending(again) => knock = again,
+            AttemptProgress::Pending(again) => attempt = again,
         }
         rt::sleep(Duration::from_millis(1));
     };
@@ -79,13 +79,13 @@ pub(super) fn a_relay_is_not_trusted() {
 pub(super) fn leave(host: &str) {
     let fd = seqpacket().unwrap();
     connect(&fd, &address(host).unwrap()).unwrap();
-    let knock = greet_over(control_of(fd), &stance(Trust::Cooperating, ""));
-    assert!(becomes(&knock.fd(), PollFlags::IN, LONG), "nobody opens too");
+    let attempt = handshake_over(control_of(fd), &stance(Trust::Cooperating, ""));
+    assert!(becomes(&attempt.fd(), PollFlags::IN, LONG), "nobody opens too");
     let parent = std::io::stdin();
     send_raw(&parent, b"opened", &[]);
     assert!(becomes(&parent, PollFlags::IN, LONG), "nobody says to go on");
-    let knock = not_yet(knock, &handles(""));
-    send_raw(&parent, b"keep it", &[knock.fd()]);
+    let attempt = not_yet(attempt, &handles(""));
+    send_raw(&parent, b"keep it", &[attempt.fd()]);
 }
 
 /// The socket is open and the number may be another's by now, but the process
@@ -107,7 +107,7 @@ fn who_inherits_a_socket_is_not_trusted() {
     child.join();
     let Ok(ReceivedPacket::Packet(packet)) = near.receive() else { panic!("no socket") };
     assert_eq!(packet.fds.len(), 1);
-    let visitor = acceptor.poll_proven_peer(at(0), at(1)).unwrap().expect("it greeted");
+    let visitor = acceptor.poll_proven_peer(at(0), at(1)).unwrap().expect("a handshake");
     assert!(!visitor.is_gone(), "its socket is here");
     let unknown = AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown));
     assert_eq!(visitor.agreed, unknown);

@@ -32,16 +32,16 @@ fn meet(
     let name = unique("trust");
     let mut acceptor = Acceptor::open(&name, host.clone()).unwrap();
     let mine = handles("");
-    let mut knock = knocking(HandshakeAttempt::start(call(&name), caller).unwrap());
+    let mut attempt = started_attempt(HandshakeAttempt::start(call(&name), caller).unwrap());
     for _ in 0..2 {
         match acceptor.poll_proven_peer(at(0), at(1)) {
-            Ok(None) => knock = not_yet(knock, &mine),
+            Ok(None) => attempt = not_yet(attempt, &mine),
             Ok(Some(visitor)) => {
                 let theirs = visitor.agreed;
                 let (_control, _) = visitor.accept(&terms(), lend(&mine)).unwrap();
-                return Ok((accepted(knock, &mine).agreed, theirs));
+                return Ok((accepted(attempt, &mine).agreed, theirs));
             }
-            Err(away) => return Err((knock.poll(lend(&mine)).unwrap_err(), away.why)),
+            Err(away) => return Err((attempt.poll(lend(&mine)).unwrap_err(), away.why)),
         }
     }
     panic!("two packets are all that a caller says")
@@ -78,7 +78,7 @@ fn both_must_have_the_secret() {
     assert_eq!(meet(&same, &random), Ok((AgreedTrust::Cooperating, AgreedTrust::Cooperating)));
 }
 
-/// Somebody who knocks without being a [`HandshakeAttempt`], and says what it likes beside its hello.
+/// A caller that is no [`HandshakeAttempt`], and says what it likes beside its hello.
 struct Liar {
     control: ControlSocket,
     caller: Caller,
@@ -87,13 +87,13 @@ struct Liar {
 
 impl Liar {
     /// It has opened, and so has the host.
-    fn greet(terms: Vec<u8>) -> Self {
+    fn start_handshake(terms: Vec<u8>) -> Self {
         let name = unique("liar");
         let mut acceptor = Acceptor::open(&name, cooperating()).unwrap();
         let fd = seqpacket().unwrap();
         connect(&fd, &address(&name).unwrap()).unwrap();
         let wanted = CallerRequest { hello: hello(), terms, key: None, is_plain: true };
-        let mut caller = Caller::new(cooperating().greet, wanted);
+        let mut caller = Caller::new(cooperating().handshake, wanted);
         let control = control_of(fd);
         send_raw(&control.fd(), &said(&mut caller), &[]);
         assert!(acceptor.poll_proven_peer(at(0), at(1)).unwrap().is_none());
@@ -125,8 +125,8 @@ fn heard(from: &ControlSocket) -> Vec<u8> {
 #[test]
 fn a_no_counts_with_its_reason() {
     for why in [WhyIsolated::OtherExecutable, WhyIsolated::ExecutableUnknown] {
-        let said = ConnectOffer { wish: CooperationRequest::No(why), ..greeting("liar") };
-        let agreed = Liar::greet(said.encode()).ask();
+        let said = ConnectOffer { wish: CooperationRequest::No(why), ..handshake("liar") };
+        let agreed = Liar::start_handshake(said.encode()).ask();
         assert_eq!(agreed, Ok(AgreedTrust::Isolated(Some(why))));
     }
 }
@@ -137,22 +137,22 @@ fn both_must_mean_the_same_two_processes() {
     let own = rustix::process::getpid().as_raw_pid();
     for (connecting, listening) in [(own, own + 1), (own + 1, own), (0, 0)] {
         let wish = CooperationRequest::Yes(ProcessPair { connecting, listening });
-        let said = ConnectOffer { wish, ..greeting("liar") };
-        let agreed = Liar::greet(said.encode()).ask();
+        let said = ConnectOffer { wish, ..handshake("liar") };
+        let agreed = Liar::start_handshake(said.encode()).ask();
         assert_eq!(agreed, Ok(AgreedTrust::Isolated(Some(WhyIsolated::OtherProcess))));
     }
 }
 
 #[test]
 fn a_wish_that_is_none_is_turned_away() {
-    let without = greeting("liar").encode();
+    let without = handshake("liar").encode();
     let without = &without[..without.len() - 1];
     for wish in [&b""[..], b"\x06", b"\x01", b"\x01too short", &[1; 10], &[2, 0]] {
-        let mut liar = Liar::greet([without, wish].concat());
+        let mut liar = Liar::start_handshake([without, wish].concat());
         let away = liar.ask().unwrap_err();
         let is_malformed = matches!(
             away,
-            RefusedPeerCause::Greeting(HandshakeError::Hello(HelloError::Malformed(_)))
+            RefusedPeerCause::Handshake(HandshakeError::Hello(HelloError::Malformed(_)))
         );
         assert!(is_malformed, "{away}");
         let told = liar.caller.feed_step(&heard(&liar.control)).unwrap_err();
@@ -172,18 +172,18 @@ impl Host {
         caller: ControlSocket,
         control: ControlSocket,
     ) -> (HandshakeAttempt, Self, CooperationRequest) {
-        let mut callee = Callee::new(cooperating().greet, true);
+        let mut callee = Callee::new(cooperating().handshake, true);
         let mine = handles("");
-        let knock = greet_over(caller, by);
+        let attempt = handshake_over(caller, by);
         assert_eq!(callee.feed_step(&heard(&control)), Ok(HandshakeEvent::Nothing));
         send_raw(&control.fd(), callee.outgoing(), &[]);
         callee.sent(callee.outgoing().len());
-        let knock = not_yet(knock, &mine);
+        let attempt = not_yet(attempt, &mine);
         let Ok(ReceivedPacket::Packet(mut packet)) = control.receive() else { panic!("not asked") };
         let news = callee.feed_step(&packet.bytes).unwrap();
         let HandshakeEvent::Hello { terms, .. } = news else { panic!("{news:?}") };
         let wish = ConnectOffer::decode(&terms, &mut packet).unwrap().0.wish;
-        (knock, Self { control, callee }, wish)
+        (attempt, Self { control, callee }, wish)
     }
 
     fn answer(&mut self, told: AgreedTrust) {
@@ -201,74 +201,74 @@ fn asked(by: &ShmRequirements) -> (HandshakeAttempt, Host, CooperationRequest) {
 
 /// One side's yes is not the other's.
 pub(super) fn the_hosts_verdict_counts() {
-    let (knock, mut host, wish) = asked(&cooperating());
+    let (attempt, mut host, wish) = asked(&cooperating());
     let own = rustix::process::getpid().as_raw_pid();
     assert_eq!(wish, CooperationRequest::Yes(ProcessPair { connecting: own, listening: own }));
     let told = AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown));
     host.answer(told);
-    assert_eq!(accepted(knock, &handles("")).agreed, told);
+    assert_eq!(accepted(attempt, &handles("")).agreed, told);
 }
 
 /// A caller that does not know what its host runs asks, and says no.
 fn unconvinced() -> (HandshakeAttempt, Host) {
     let (near, far) = sockets();
     let near = ControlSocket::new(PacketSocket::new(near), PeerProcess::stranger());
-    let (knock, host, wish) = Host::asked(&cooperating(), near, control_of(far));
+    let (attempt, host, wish) = Host::asked(&cooperating(), near, control_of(far));
     assert_eq!(wish, CooperationRequest::No(WhyIsolated::ExecutableUnknown));
-    (knock, host)
+    (attempt, host)
 }
 
-fn is_malformed(knock: HandshakeAttempt) -> bool {
-    let why = knock.poll(lend(&handles(""))).unwrap_err();
-    matches!(why, HandshakeAttemptError::Greeting(HandshakeError::Hello(HelloError::Malformed(_))))
+fn is_malformed(attempt: HandshakeAttempt) -> bool {
+    let why = attempt.poll(lend(&handles(""))).unwrap_err();
+    matches!(why, HandshakeAttemptError::Handshake(HandshakeError::Hello(HelloError::Malformed(_))))
 }
 
 #[test]
 fn a_host_that_claims_what_was_not_agreed_is_left() {
     for told in [AgreedTrust::Cooperating, NOT_ASKED] {
-        let (knock, mut host, wish) = asked(&stance(Trust::Isolated, "one"));
+        let (attempt, mut host, wish) = asked(&stance(Trust::Isolated, "one"));
         assert_eq!(wish, CooperationRequest::Nothing);
         host.answer(told);
-        assert!(is_malformed(knock), "nothing was asked for: {told:?}");
+        assert!(is_malformed(attempt), "nothing was asked for: {told:?}");
     }
-    let (knock, mut host, _) = asked(&cooperating());
+    let (attempt, mut host, _) = asked(&cooperating());
     host.answer(NOTHING);
-    assert!(is_malformed(knock), "it was asked");
+    assert!(is_malformed(attempt), "it was asked");
     for told in [AgreedTrust::Cooperating, NOTHING] {
-        let (knock, mut host) = unconvinced();
+        let (attempt, mut host) = unconvinced();
         host.answer(told);
-        assert!(is_malformed(knock), "the caller said no: {told:?}");
+        assert!(is_malformed(attempt), "the caller said no: {told:?}");
     }
-    let (knock, mut host) = unconvinced();
+    let (attempt, mut host) = unconvinced();
     host.answer(AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown)));
-    let agreed = accepted(knock, &handles("")).agreed;
+    let agreed = accepted(attempt, &handles("")).agreed;
     assert_eq!(agreed, AgreedTrust::Isolated(Some(WhyIsolated::ExecutableUnknown)));
 }
 
 #[test]
 fn a_host_that_speaks_at_the_wrong_time_is_left() {
     let (near, far) = pair();
-    let knock = greet_over(near, &cooperating());
+    let attempt = handshake_over(near, &cooperating());
     send_raw(&far.fd(), b"EGRT\x02\x01\x05\0\x03\0\0\0", &[]);
-    assert!(is_malformed(knock), "a welcome that nobody asked for");
-    let (knock, host, _) = asked(&cooperating());
+    assert!(is_malformed(attempt), "a welcome that nobody asked for");
+    let (attempt, host, _) = asked(&cooperating());
     // What it said before, again.
     let mut callee = host.callee;
     callee.repeat();
     send_raw(&host.control.fd(), callee.outgoing(), &[]);
-    assert!(is_malformed(knock), "a second opening");
+    assert!(is_malformed(attempt), "a second opening");
 }
 
 /// A host without the secret learns nothing of what is asked, and its yes is none.
 #[test]
 fn a_host_without_the_secret_is_left() {
     let (near, far) = pair();
-    let knock = greet_over(near, &cooperating());
-    let mut host = Callee::new(stance(Trust::Cooperating, "two").greet, true);
+    let attempt = handshake_over(near, &cooperating());
+    let mut host = Callee::new(stance(Trust::Cooperating, "two").handshake, true);
     assert_eq!(host.feed_step(&heard(&far)), Ok(HandshakeEvent::Nothing));
     send_raw(&far.fd(), host.outgoing(), &[]);
     host.sent(host.outgoing().len());
-    let knock = not_yet(knock, &handles(""));
+    let attempt = not_yet(attempt, &handles(""));
     assert_eq!(host.feed_step(&heard(&far)), Err(SecretError::Different.into()));
     let welcome =
         AcceptOffer { terms: terms(), verdict: CooperationReply(AgreedTrust::Cooperating) }
@@ -276,7 +276,7 @@ fn a_host_without_the_secret_is_left() {
     let len = u16::try_from(welcome.len()).unwrap().to_le_bytes();
     let forged = [&b"EGRT\x02\x01\x05\0\x03\0"[..], &len, &welcome].concat();
     send_raw(&far.fd(), &forged, &handles("").borrowed());
-    assert!(is_malformed(knock));
+    assert!(is_malformed(attempt));
 }
 
 /// Whoever runs something else is not trusted, nor is one who runs no more.

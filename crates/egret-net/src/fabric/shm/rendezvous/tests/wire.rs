@@ -18,7 +18,7 @@ use crate::fabric::shm::socket::seqpacket;
 use crate::fabric::shm::socket::{ControlPacket, ReceivedPacket};
 use crate::vi::{AccessError, HelloError, ViError};
 
-const GREETING: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x01a\x00";
+const HANDSHAKE: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x01a\x00";
 const ACCEPT: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x00";
 const ISOLATED: AcceptOffer =
     AcceptOffer { terms: terms(), verdict: CooperationReply(AgreedTrust::Isolated(None)) };
@@ -29,8 +29,8 @@ fn packet(bytes: &[u8]) -> ControlPacket {
     ControlPacket { bytes: bytes.to_vec(), fds: vec![control, bell], cut_off: false }
 }
 
-fn read_greeting(bytes: &[u8]) -> Result<ConnectOffer, Malformed> {
-    ConnectOffer::decode(bytes, &mut packet(bytes)).map(|(greeting, _)| greeting)
+fn read_handshake(bytes: &[u8]) -> Result<ConnectOffer, Malformed> {
+    ConnectOffer::decode(bytes, &mut packet(bytes)).map(|(handshake, _)| handshake)
 }
 
 fn read_acceptance(bytes: &[u8]) -> Result<AcceptOffer, Malformed> {
@@ -39,8 +39,8 @@ fn read_acceptance(bytes: &[u8]) -> Result<AcceptOffer, Malformed> {
 
 #[test]
 fn the_bytes_are_these_for_ever() {
-    assert_eq!(greeting("a").encode(), GREETING);
-    assert_eq!(read_greeting(GREETING), Ok(greeting("a")));
+    assert_eq!(handshake("a").encode(), HANDSHAKE);
+    assert_eq!(read_handshake(HANDSHAKE), Ok(handshake("a")));
     assert_eq!(ISOLATED.encode(), ACCEPT);
     assert_eq!(read_acceptance(ACCEPT), Ok(ISOLATED));
 }
@@ -79,15 +79,15 @@ fn the_bytes_of_messages_are_these_for_ever() {
     }
 }
 
-/// A greeting that was cut anywhere, or goes on, is refused.
-pub(super) fn a_greeting_is_whole() {
-    for len in 0..GREETING.len() {
-        assert!(read_greeting(&GREETING[..len]).is_err(), "{len}");
+/// A handshake that was cut anywhere, or goes on, is refused.
+pub(super) fn a_handshake_is_whole() {
+    for len in 0..HANDSHAKE.len() {
+        assert!(read_handshake(&HANDSHAKE[..len]).is_err(), "{len}");
     }
     for len in 0..ACCEPT.len() {
         assert!(read_acceptance(&ACCEPT[..len]).is_err(), "{len}");
     }
-    assert!(read_greeting(&[GREETING, b"x"].concat()).is_err());
+    assert!(read_handshake(&[HANDSHAKE, b"x"].concat()).is_err());
     assert!(read_acceptance(&[ACCEPT, b"x"].concat()).is_err());
 }
 
@@ -95,7 +95,7 @@ pub(super) fn a_greeting_is_whole() {
 #[test]
 fn a_packet_is_one_step() {
     let opening = caller(Vec::new()).outgoing().to_vec();
-    let callee = || Callee::new(plain().greet, true);
+    let callee = || Callee::new(plain().handshake, true);
     assert_eq!(hear(&mut callee(), &packet(&opening)), Ok(HandshakeEvent::Nothing));
     let part = &opening[..opening.len() - 1];
     for bytes in [part, &opening[..7], &[&opening[..], b"x"].concat()] {
@@ -109,7 +109,10 @@ fn a_packet_is_one_step() {
 }
 
 fn caller(terms: Vec<u8>) -> Caller {
-    Caller::new(plain().greet, CallerRequest { hello: hello(), terms, key: None, is_plain: true })
+    Caller::new(
+        plain().handshake,
+        CallerRequest { hello: hello(), terms, key: None, is_plain: true },
+    )
 }
 
 /// Descriptors nobody asked for are closed, those within a packet's room and those beyond.
@@ -130,21 +133,21 @@ pub(super) fn surplus_descriptors_are_closed() {
 
 #[test]
 fn scenes_hold() {
-    a_greeting_is_whole();
+    a_handshake_is_whole();
     surplus_descriptors_are_closed();
 }
 
 #[test]
 fn descriptors_must_be_there_once_each() {
     for (roles, right) in [([1, 2], true), ([2, 1], true), ([1, 1], false), ([1, 3], false)] {
-        let mut bytes = GREETING.to_vec();
-        let at = GREETING.len() - 5;
+        let mut bytes = HANDSHAKE.to_vec();
+        let at = HANDSHAKE.len() - 5;
         bytes[at..at + 2].copy_from_slice(&roles);
-        assert_eq!(read_greeting(&bytes).is_ok(), right, "{roles:?}");
+        assert_eq!(read_handshake(&bytes).is_ok(), right, "{roles:?}");
     }
-    let mut missing = packet(GREETING);
+    let mut missing = packet(HANDSHAKE);
     missing.fds.pop();
-    let error = ConnectOffer::decode(GREETING, &mut missing).unwrap_err();
+    let error = ConnectOffer::decode(HANDSHAKE, &mut missing).unwrap_err();
     assert_eq!(error, Malformed("fewer descriptors than declared"));
     let none =
         ControlPacket { fds: Vec::new(), ..packet(&ControlMessage::Region { number: 0 }.encode()) };
@@ -208,9 +211,9 @@ fn hurt(nearly: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>
 /// Bytes that are nearly right, or not at all.
 fn packets() -> impl Strategy<Value = Vec<u8>> {
     let nearly = prop_oneof![
-        Just(GREETING.to_vec()),
+        Just(HANDSHAKE.to_vec()),
         Just(ACCEPT.to_vec()),
-        Just(caller(GREETING.to_vec()).outgoing().to_vec()),
+        Just(caller(HANDSHAKE.to_vec()).outgoing().to_vec()),
         Just(b"EGRT\x02\x01\x05\0\x04\0\x0f\0\x03\x04\x0cservice name".to_vec()),
         Just(ControlMessage::Region { number: 7 }.encode()),
         errors().prop_map(|why| ControlMessage::Close(CloseReason::of(why)).encode()),
@@ -218,7 +221,7 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => hurt(nearly), 1 => vec(any::<u8>(), 1..64), 1 => vec(any::<u8>(), 4000..4200)]
 }
 
-/// What one side of a greeting makes of a packet; `None` if it is understood.
+/// What one side of a handshake makes of a packet; `None` if it is understood.
 type Reading = fn(ControlPacket) -> Option<HandshakeError>;
 
 const READINGS: [Reading; 5] = [
@@ -226,7 +229,7 @@ const READINGS: [Reading; 5] = [
     |mut packet| Some(AcceptOffer::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
     |packet| Some(ControlMessage::decode(packet).err()?.into()),
     |packet| hear(&mut caller(Vec::new()), &packet).err(),
-    |packet| hear(&mut Callee::new(plain().greet, true), &packet).err(),
+    |packet| hear(&mut Callee::new(plain().handshake, true), &packet).err(),
 ];
 
 /// A guest of an acceptor, whose every packet has so many descriptors of a tripwire.
@@ -285,10 +288,10 @@ proptest! {
         wire.assert_closed();
     }
 
-    /// Who has greeted rightly so far may ask for anything beside any descriptors.
+    /// A caller whose handshake is right so far may ask for anything beside any descriptors.
     #[test]
     fn an_acceptor_hears_any_terms_and_keeps_what_it_asked_for(
-        terms in hurt(Just(GREETING.to_vec())), count in 0..=20_usize,
+        terms in hurt(Just(HANDSHAKE.to_vec())), count in 0..=20_usize,
     ) {
         let mut guest = Guest::new(count);
         let mut caller = caller(terms.clone());
@@ -299,7 +302,7 @@ proptest! {
         let Ok(ReceivedPacket::Packet(answer)) = guest.socket.receive() else { panic!("no answer") };
         prop_assert_eq!(caller.feed_step(&answer.bytes), Ok(HandshakeEvent::Nothing));
         let (wire, heard) = guest.says(caller.outgoing());
-        let is_right = count >= 2 && read_greeting(&terms).is_ok();
+        let is_right = count >= 2 && read_handshake(&terms).is_ok();
         match heard {
             Ok(visitor) => prop_assert!(visitor.is_some() && is_right),
             Err(why) => prop_assert!(!is_right, "{}", why),
@@ -319,7 +322,7 @@ proptest! {
     }
 
     #[test]
-    fn a_greeting_is_read_as_it_was_written(
+    fn a_handshake_is_read_as_it_was_written(
         host in "\\PC{0,60}",
         (control_bytes, depth) in any::<(u64, u32)>(),
         processes in any::<Option<(i32, i32)>>(),
@@ -327,7 +330,7 @@ proptest! {
         let wish = processes.map_or(CooperationRequest::Nothing, |(connecting, listening)| {
             CooperationRequest::Yes(ProcessPair { connecting, listening })
         });
-        let greeting = ConnectOffer { host, terms: SegmentTerms { depth, control_bytes }, wish };
-        prop_assert_eq!(read_greeting(&greeting.encode()), Ok(greeting));
+        let handshake = ConnectOffer { host, terms: SegmentTerms { depth, control_bytes }, wish };
+        prop_assert_eq!(read_handshake(&handshake.encode()), Ok(handshake));
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn endure(seed: u64) {
     let mut refused = 0;
     for call in 0..CALLS {
         match nic.wait_connect(&to, &ViOptions::default(), Deadline::In(patience)) {
-            Err(ConnectError::MalformedGreeting(_) | ConnectError::NotEgret) => refused += 1,
+            Err(ConnectError::MalformedHandshake(_) | ConnectError::NotEgret) => refused += 1,
             Err(ConnectError::NotAccepted { .. } | ConnectError::NotListening { .. }) => {}
             // Before the program has opened its acceptor.
             Err(ConnectError::UnknownHost { .. }) => {}

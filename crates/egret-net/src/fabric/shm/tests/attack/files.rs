@@ -76,7 +76,7 @@ pub(super) fn assert_stays(own: &OwnMemory) {
     assert!(rustix::io::pwrite(own.fd(), b"from elsewhere", 0).is_err(), "written by the file");
 }
 
-/// Connects to the socket of this name, and does not greet.
+/// Connects to the socket of this name, and begins no handshake.
 pub(super) fn connect(name: &str) -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;

@@ -18,7 +18,7 @@ use crate::rt;
 /// What the hostile program does, each by its name.
 const ATTACKS: [&str; 13] = [
     "scribble", "posted", "replay", "counts", "files", "truncate", "regions", "control", "names",
-    "silence", "knocks", "bell", "keys",
+    "silence", "attempts", "bell", "keys",
 ];
 
 /// Not a test by itself: the other program.

@@ -19,7 +19,7 @@ use crate::fabric::shm::memory::{LINE, WORD};
 use crate::fabric::shm::records::{POSTED_WORDS, RingReceiver, Scratch};
 use crate::fabric::shm::rendezvous::OfferedDescriptors;
 use crate::fabric::shm::scripted_peer::{
-    ScriptedHandshake, ScriptedSegment, ShmScriptedPeer, greet, wait_answer,
+    ScriptedHandshake, ScriptedSegment, ShmScriptedPeer, start_handshake, wait_answer,
 };
 use crate::fabric::shm::wire::{DataPlace, PostedItem};
 use crate::rt::{self, Instant};
@@ -53,7 +53,7 @@ pub(super) fn attack(attack: &str, victim: &str, seed: u64) {
         "files" => return attacker.files(),
         "regions" => return attacker.regions(),
         "silence" => return attacker.silence(),
-        "knocks" => return attacker.knocks(),
+        "attempts" => return attacker.attempts(),
         other => panic!("no attack {other:?}"),
     };
     let mut met = 0;
@@ -207,7 +207,7 @@ impl Attacker {
         }
     }
 
-    /// Greets with descriptors that must not be used; the victim lets go.
+    /// Begins handshakes with descriptors that must not be used; the victim lets go.
     fn files(&mut self) {
         let mut refused = 0;
         for role in 0..2 {
@@ -220,8 +220,8 @@ impl Attacker {
                     _ => OfferedDescriptors { control, bell: fd.as_fd() },
                 };
                 let hello = self.hello();
-                let Some(knock) = greet(&self.victim, hello) else { continue };
-                if let Some(accepted) = wait_answer(knock, handles, rt::now() + LONG) {
+                let Some(attempt) = start_handshake(&self.victim, hello) else { continue };
+                if let Some(accepted) = wait_answer(attempt, handles, rt::now() + LONG) {
                     let until = rt::now() + LONG;
                     while !accepted.control.is_gone() {
                         assert!(rt::now() < until, "descriptor {fd:?} for role {role} is used");
@@ -308,7 +308,7 @@ impl Attacker {
         thread.join().unwrap();
     }
 
-    /// Greets and says nothing; connects and does not even greet.
+    /// Begins handshakes and says no more; connects and does not even begin one.
     fn silence(&mut self) {
         let guests: Vec<_> = (0..8).filter_map(|_| self.meet()).collect();
         let hello = |level: u8| Hello {
@@ -316,27 +316,27 @@ impl Attacker {
             service: "open".to_owned(),
             tag: level.into(),
         };
-        let greeted: Vec<_> =
+        let scripted: Vec<_> =
             (0..40).filter_map(|n| ScriptedHandshake::new(&self.victim, hello(n % 3))).collect();
         let address = format!("egret/{}/{}", rustix::process::geteuid().as_raw(), self.victim);
         let strangers: Vec<_> = (0..80).filter_map(|_| files::connect(&address)).collect();
-        assert!(!guests.is_empty() && !greeted.is_empty() && strangers.len() > 10);
+        assert!(!guests.is_empty() && !scripted.is_empty() && strangers.len() > 10);
         rt::sleep(LASTS);
     }
 
-    /// Knocks and runs away, as fast as it can.
-    fn knocks(&mut self) {
+    /// Begins handshakes and drops them, as fast as it can.
+    fn attempts(&mut self) {
         let address = format!("egret/{}/{}", rustix::process::geteuid().as_raw(), self.victim);
         let until = self.until;
         let threads: Vec<_> = (0..3)
             .map(|_| {
                 let address = address.clone();
-                let knock = move || {
+                let attempt = move || {
                     while rt::now() < until {
                         drop(files::connect(&address));
                     }
                 };
-                rt::spawn("knocks", knock).unwrap()
+                rt::spawn("attempts", attempt).unwrap()
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());

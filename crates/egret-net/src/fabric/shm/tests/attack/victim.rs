@@ -241,7 +241,7 @@ impl Victim {
         }
     }
 
-    /// Who has not greeted is sent away after a second.
+    /// A caller without a handshake is sent away after a second.
     pub(super) fn settled_footprint(&mut self, before: &Footprint) -> Footprint {
         let until = rt::now() + Duration::from_secs(5);
         loop {

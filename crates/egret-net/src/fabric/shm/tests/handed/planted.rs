@@ -9,7 +9,7 @@ fn planted_faults_are_found() {
     let faults: [(Fault, fn()); 6] = [
         (Fault::BackIgnored, whole::the_very_buffer),
         (Fault::HandedLength, whole::the_very_buffer),
-        (Fault::ReturnsUnpolled, whole::exhausted),
+        (Fault::ReturnsLate, whole::exhausted),
         (Fault::ReturnSilent, whole::sleeping_home),
         (Fault::UnreceivedForgotten, whole::unreceived),
         (Fault::FileForAll, whole::isolated),

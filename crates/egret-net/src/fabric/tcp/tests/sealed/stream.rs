@@ -230,7 +230,7 @@ fn bytes_that_go_first_are_not_sealed_and_go_first() {
 }
 
 #[test]
-fn records_that_came_behind_the_greeting_are_ready() {
+fn records_that_came_behind_the_handshake_are_ready() {
     let sealed = ScriptedPeer::caller(30).seal(&text(90));
     for held in 0..=sealed.len() {
         let (mut stream, wire) = ends();

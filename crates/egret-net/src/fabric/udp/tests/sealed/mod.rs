@@ -126,7 +126,7 @@ pub(super) fn repeated_datagrams_are_dropped() {
     let ([a, b], [here, there]) = pair();
     receives(&there);
     let mut sent: Vec<_> = (0..3).map(|tag| on_its_way(&here, &b, tag)).collect();
-    (0..DEAD / 2).for_each(|_| a.beat());
+    (0..DEAD / 2).for_each(|_| a.keep_alive_tick());
     sent.extend(taken(&b));
     assert!(sent.len() > 3, "it asks whether the peer lives");
     for datagram in sent.iter().rev().chain(&sent).chain(&sent) {
@@ -212,25 +212,25 @@ fn a_peer_that_has_forgotten_the_connection_is_found_by_its_silence() {
     hearsay_is_ignored();
     let ([a, b], [here, _there]) = pair();
     b.inside(|driver| driver.links.open.clear());
-    for beat in 0..DEAD - 4 {
-        a.beat();
+    for tick in 0..DEAD - 4 {
+        a.keep_alive_tick();
         b.drain();
         a.drain();
-        assert_eq!(here.error(), None, "after {beat} beats");
+        assert_eq!(here.error(), None, "after {tick} ticks");
     }
     assert!(a.tally().unsealed > 0, "it was told");
-    (0..=4).for_each(|_| a.beat());
+    (0..=4).for_each(|_| a.keep_alive_tick());
     assert_eq!(here.error(), Some(ViError::PeerDied { why: "it has not answered for 10 s" }));
 }
 
 #[test]
 fn a_peer_that_answers_lives() {
     let ([a, b], [here, there]) = pair();
-    for beat in 0..3 * DEAD {
-        a.beat();
+    for tick in 0..3 * DEAD {
+        a.keep_alive_tick();
         b.drain();
         a.drain();
-        assert_eq!((here.error(), there.error()), (None, None), "after {beat} beats");
+        assert_eq!((here.error(), there.error()), (None, None), "after {tick} ticks");
     }
 }
 

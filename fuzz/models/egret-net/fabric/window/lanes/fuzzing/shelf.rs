@@ -133,7 +133,7 @@ impl Shelved {
 impl Shelf {
     fn lie(&mut self, broken: &WindowError) -> WindowViolation {
         match broken {
-            WindowError::Lie(lie) => *lie,
+            WindowError::Violation(lie) => *lie,
             WindowError::Refused(_) => self.refused.take().expect("it was said why"),
         }
     }

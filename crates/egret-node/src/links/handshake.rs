@@ -13,16 +13,20 @@ use crate::slots::SlotKey;
 
 impl LinksState {
     /// The callee has answered with its hello.
-    pub(crate) fn greeted(&mut self, link: SlotKey, hello: &LinkHello) -> Result<(), &'static str> {
+    pub(crate) fn handshake_done(
+        &mut self,
+        link: SlotKey,
+        hello: &LinkHello,
+    ) -> Result<(), &'static str> {
         if hello.version != VERSION {
             return Err("another version of the protocol");
         }
         let line = self.links.get(link).ok_or("no link")?;
         if line.incarnation.is_some() {
-            return Err("it greeted twice");
+            return Err("a second hello on one link");
         }
         if !line.called {
-            return Err("it greeted twice");
+            return Err("a second hello on one link");
         }
         let (host, key) = (line.peer.clone(), line.key());
         if !self.allowed.suits(&host, key) {
@@ -136,7 +140,7 @@ impl LinksState {
         None
     }
 
-    /// Greets a peer that has called: its link is the one to use.
+    /// Answers the hello of a peer that has called: its link is the one to use.
     pub(super) fn welcome(&mut self, link: SlotKey, hello: &LinkHello) {
         let answer = self.hello(hello.link);
         let Some(line) = self.links.get(link) else { return };
