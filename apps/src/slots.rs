@@ -19,11 +19,11 @@ struct NumberedSlotsState<M> {
     places: [Option<M>; 2],
     /// Memory of what was used.
     spare: Vec<M>,
-    /// Who waits for room.
+    /// The thread that waits for room.
     waiting: Option<Thread>,
 }
 
-/// A process has sent what nobody has room for: it must not be so far ahead.
+/// A process has sent a number without room for it: it must not be so far ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, thiserror::Error)]
 #[error("number {number} was sent, and {next} is the one to be used next")]
 pub(crate) struct Ahead {

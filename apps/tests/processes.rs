@@ -104,7 +104,7 @@ fn one_process_by_itself_needs_nobody() {
 
 /// Killed while all compute: the others end with an error that names it.
 #[test]
-fn who_is_killed_is_missed() {
+fn survivors_name_the_killed_process() {
     for (program, line) in [
         (env!("CARGO_BIN_EXE_sor"), "--size 400 --iterations 4000000000"),
         (env!("CARGO_BIN_EXE_sor"), "--size 60 --converge=1e-3 --rounds 1000"),

@@ -33,7 +33,7 @@ pub(crate) fn columns(size: usize, rank: u32, processes: u32) -> Range<usize> {
     first(rank)..first(rank + 1)
 }
 
-/// Who is beside a process: left and right.
+/// The neighbours of a process: left and right.
 pub(crate) fn neighbours(team: &AppTeam) -> (u32, u32) {
     let (rank, size) = (team.rank(), team.size());
     ((rank + size - 1) % size, (rank + 1) % size)

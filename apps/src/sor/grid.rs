@@ -28,7 +28,7 @@ pub(crate) enum Color {
 }
 
 impl Grid {
-    /// These rows at the beginning: zero but for the edge.
+    /// Makes these rows as they are at the beginning: zero but for the edge.
     pub(crate) fn new(size: usize, rows: Range<usize>) -> Self {
         let half = (size + 2).div_ceil(2).next_multiple_of(LANES);
         let points = vec![0.0; rows.len() * 2 * half];

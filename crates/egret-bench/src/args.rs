@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         for text in ["", "K", "0", "-1", "1.5K", "1KB", "1KK", "1G", "99999999999999999999"] {
             assert!(parse_size(text).is_err(), "{text}");
         }

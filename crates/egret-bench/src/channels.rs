@@ -198,7 +198,7 @@ impl Follower for ChannelReading {
             let is_right = bytes.len() == self.bytes && ends == [Some(&mark(self.round)); 2];
             ensure!(is_right, "a message arrived damaged");
         }
-        self.ends.wait_next(&self.links, "nobody said that all has arrived")?;
+        self.ends.wait_next(&self.links, "the peer has not reported that all has arrived")?;
         Ok(PeerFigures::new())
     }
 }

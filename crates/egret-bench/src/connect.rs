@@ -110,7 +110,7 @@ fn case(
     Ok(Case { line, unit: Unit::Nanos, subject, against, rounds: Some(rounds) })
 }
 
-/// Who is called.
+/// The called side.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CalleeKind {
     fabric: String,

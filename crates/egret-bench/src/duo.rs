@@ -92,7 +92,7 @@ impl WaitMode {
     }
 }
 
-/// Who may write whose memory.
+/// Whether peers may write each other's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum Trusting {
     /// Each its own

@@ -177,7 +177,7 @@ impl<B: InPool> TripLoad for PostedLoad<B> {
         self.held.as_ref().map_or(0.0, B::sum)
     }
 
-    /// Who has sent it gets it back; who has received it makes room for the next.
+    /// The sender gets the graph back; the receiver makes room for the next.
     fn settle(&mut self, vi: &Vi) -> Result<()> {
         match self.held.take() {
             None => {

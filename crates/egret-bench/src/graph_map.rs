@@ -6,7 +6,7 @@
 
 use super::stream::graph::{Graph, Object, Ref};
 
-/// Who is joined with whom. A junction is a town, if its number is less than theirs, or else
+/// The roads between junctions. A junction is a town, if its number is less than the count of towns, or else
 /// crossroads.
 #[derive(Debug, Clone)]
 pub(crate) struct RoadMap {

@@ -26,7 +26,7 @@ pub(crate) struct Case {
 
 /// What a subject is held against.
 pub(crate) enum Against {
-    /// It is a limit itself.
+    /// The subject is a limit itself.
     Nothing,
     /// The least it could cost, measured in turn with it.
     Limit(Box<dyn Probe>),

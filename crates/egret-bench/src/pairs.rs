@@ -179,9 +179,9 @@ impl Probe for AlonePair {
 /// Pairs of processes that have nothing of egret in between: a cache line each way in
 /// shared memory, and the kernel.
 pub(crate) struct Bare {
-    /// Who waits lets others run.
+    /// A waiting process lets others run.
     yielding: Vec<ConnectedPair>,
-    /// Who waits sleeps. These are the same processes.
+    /// A waiting process sleeps. These are the same processes.
     sleeping: Vec<ConnectedPair>,
 }
 

@@ -15,7 +15,7 @@ use super::machine::{self, BenchCores};
 
 /// A process started from this executable, which follows where this one leads.
 ///
-/// It dies with its owner: by the drop of this value, and if the whole process
+/// The peer dies with its owner: by the drop of this value, and if the whole process
 /// is killed by the signal that the follower asked the kernel for. That signal
 /// comes when the thread that started it ends, which here is the main thread.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub(crate) trait Follower {
 /// What the follower answers to an order; `Close` has no answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum PeerReply {
-    /// It is open, at this host if it has one; what the other side needs comes along.
+    /// The other side is open, at this host if it has one; what the other side needs comes along.
     Open(String),
     Done(PeerFigures),
     Failed(String),

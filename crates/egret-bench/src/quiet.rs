@@ -114,7 +114,7 @@ impl Follower for Quiet {
             }
         }
         match self.remotes.first() {
-            None => self.ends.wait_next(&self.links, "nobody maps for too long")?,
+            None => self.ends.wait_next(&self.links, "no mapping was made in time")?,
             Some(first) => drop(first.wait_call(SETTLE, PATIENCE)?),
         }
         Ok(vec![resident("Rss:")?])

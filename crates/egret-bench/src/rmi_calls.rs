@@ -96,7 +96,7 @@ impl MeasuredCall {
 pub(crate) struct RmiNodes {
     station: PeerStation,
     stub: BenchObjectStub,
-    /// Who is called back.
+    /// The object that is called back.
     _called_back: Exported,
     node: Node,
     _registry: Registry,
@@ -378,7 +378,7 @@ impl Follower for CalledOn {
     fn follow(&mut self, _: u64) -> Result<PeerFigures> {
         self.runs += 1;
         let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
-        ensure!(self.node.serve(PATIENCE, is_done), "nobody called for too long");
+        ensure!(self.node.serve(PATIENCE, is_done), "no call arrived in time");
         self.node.links().iter().for_each(|(_, links)| links::finish(links));
         Ok(PeerFigures::new())
     }

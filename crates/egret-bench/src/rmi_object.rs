@@ -33,15 +33,15 @@ pub(crate) trait BenchObject {
     /// A run is over.
     #[nonblocking]
     fn settle(&self);
-    /// Who is called back.
+    /// Gives the object that is called back.
     fn know(&self, caller: ObjectRef);
-    /// Calls who is called back.
+    /// Calls the object that is called back.
     fn nested(&self) -> bool;
     fn sleep(&self, time: Duration);
     fn compute(&self, time: Duration);
     /// Blocks its thread, and does not say so.
     fn block(&self, time: Duration);
-    /// Has a thread call who is called back, again and again, until it is not to any more.
+    /// Has a thread call the object that is called back, again and again, until it is not to any more.
     fn cross(&self, is_on: bool) -> bool;
 }
 

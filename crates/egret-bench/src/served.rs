@@ -182,7 +182,7 @@ impl RequestServer {
 impl Follower for RequestServer {
     /// Serves until the other side is done.
     fn follow(&mut self, _: u64) -> Result<PeerFigures> {
-        self.ends.wait_next(&self.links, "nobody asked for too long")?;
+        self.ends.wait_next(&self.links, "no request arrived in time")?;
         self.check()?;
         Ok(PeerFigures::new())
     }

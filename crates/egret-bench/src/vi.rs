@@ -32,7 +32,7 @@ pub(crate) struct MessageArgs {
     /// How to wait for the other side
     #[arg(long, default_value = "spin")]
     wait: WaitMode,
-    /// Who may write whose memory
+    /// Whether peers may write each other's memory
     #[arg(long, default_value = "isolated")]
     trust: Trusting,
     /// Encrypt the connection, or do not, wherever the two are; tcp and udp. Without this it is
@@ -291,7 +291,7 @@ impl MessageMeasure {
         }
     }
 
-    /// Who sleeps answers no sooner than the kernel wakes it.
+    /// A sleeping side answers no sooner than the kernel wakes it.
     fn limit(self, fabric: &str, wait: WaitMode) -> MachineLimit {
         let sleeps = wait == WaitMode::Frugal;
         match (self, fabric) {

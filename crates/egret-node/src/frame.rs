@@ -11,7 +11,7 @@
 use egret_net::buf::Buf;
 use egret_net::vi::EAGER_MAX;
 
-/// What a frame is, and for whom, in the 64 bits that travel with it.
+/// The kind and receiver of a frame, in the 64 bits that travel with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHead {
     /// What it is.

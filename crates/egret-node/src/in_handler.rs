@@ -19,7 +19,7 @@ use egret_net::vi::contained;
 /// | the waits of channels: listeners, writers, readers, messages | what can be done now, else `InHandler` |
 /// | [`Links::drive`](crate::Links::drive), [`serve`](crate::Links::serve) | returns at once what `done` says |
 /// | [`Links::block_on`](crate::Links::block_on) | panics, unless the future is ready |
-/// | [`Links::close_because`](crate::Links::close_because) | begins, and whoever drives goes on |
+/// | [`Links::close_because`](crate::Links::close_because) | begins, and the driving thread goes on |
 ///
 /// What a handler does instead: it waits [outside](crate::am::Request::outside), or answers [later](crate::am::Request::later) from a thread
 /// that may wait; it sends by `try_request` and `try_send`, and has the answer

@@ -54,7 +54,7 @@ impl<T> SlotTable<T> {
         SlotKey { index, life: 0 }
     }
 
-    /// Who has the place of this number now.
+    /// The value at this number now.
     #[inline]
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut T> {
         self.places.get_mut(index as usize)?.value.as_mut()

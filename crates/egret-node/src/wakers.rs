@@ -126,7 +126,7 @@ fn run(left: DeferredWork) {
     WAKES.set(before);
 }
 
-/// Whether this thread wakes somebody just now. It may drive, with the role: what it wakes must not
+/// Whether this thread is waking a task or thread just now. It may drive, with the role: what it wakes must not
 /// run handlers, which may wait for the role.
 #[inline]
 pub(crate) fn wakes() -> bool {

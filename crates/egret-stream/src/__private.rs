@@ -25,7 +25,7 @@ impl<T> DefaultProbe<T> {
     }
 }
 
-/// It has one.
+/// A type with a default.
 pub trait ByDefault<T> {
     /// The default.
     fn blank(&self) -> Option<T>;
@@ -37,7 +37,7 @@ impl<T: Default> ByDefault<T> for DefaultProbe<T> {
     }
 }
 
-/// It has none.
+/// A type without a default.
 pub trait ByNothing<T> {
     /// Nothing.
     fn blank(&self) -> Option<T>;

@@ -112,7 +112,7 @@ impl<T: for<'a> FromWire<'a>> Carries<T> for CarryProof<T> {
         value
     }
     fn told(self) -> T {
-        unreachable!("nobody calls what only tells a type")
+        unreachable!("a function that only tells a type is never called")
     }
     #[inline(always)]
     fn call<C: MethodCaller, A: Wire, E>(
@@ -146,7 +146,7 @@ impl<T: Bulk> Elements<T> for CarryProof<T> {
         slice
     }
     fn told(self) -> &'static [T] {
-        unreachable!("nobody calls what only tells a type")
+        unreachable!("a function that only tells a type is never called")
     }
 }
 

@@ -4,7 +4,7 @@ use egret_net::rt;
 
 use crate::fault::{Fault, planted};
 
-/// The stack that nested values may take at most, if nobody says otherwise. They take no more
+/// The stack that nested values may take at most, by default. They take no more
 /// than half of what is left of the thread's stack, either.
 pub const STACK_BYTES: usize = 1 << 20;
 
@@ -70,7 +70,7 @@ const UNSET: usize = usize::MAX;
 /// The stack that stays free below nested values, at most.
 const FREE_BYTES: usize = 1 << 20;
 
-/// The stack that nested values may take where nobody knows how much there is, as in a coroutine:
+/// The stack that nested values may take where it is unknown how much there is, as in a coroutine:
 /// few have less than 32 KiB.
 const UNKNOWN_BYTES: usize = 16 << 10;
 

@@ -107,7 +107,7 @@ pub enum WireError {
         /// The type that was asked for.
         wanted: &'static str,
     },
-    /// A number of a type that nobody announced.
+    /// A number of a type that was not announced.
     #[error("type number {0} was not announced")]
     NoSuchType(u32),
     /// A type that this program does not know.

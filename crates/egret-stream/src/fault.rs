@@ -28,7 +28,7 @@ egret_net::faults! {
         TrustedLength,
         /// A run over the end of a chunk goes on behind the first byte of the next.
         LostAtSplit,
-        /// Nobody counts how deep it goes.
+        /// The depth of nested values is not counted.
         Bottomless,
         /// A shared value is written again.
         Unshared,

@@ -30,11 +30,11 @@ impl SharedAddress {
 
 /// What a writer knows of a shared value.
 pub(crate) enum SharedProgress {
-    /// It was not met before and is now, under this number.
+    /// The value was not met before and is now, under this number.
     New(u32),
-    /// It is being written: this is within it.
+    /// The value is being written: this is within it.
     Open(u32),
-    /// It was written.
+    /// The value was written.
     Done(u32),
 }
 
@@ -98,7 +98,7 @@ fn hash(address: usize) -> usize {
 #[derive(Default)]
 pub(crate) struct ReadShares {
     all: Vec<ReadShare>,
-    /// Those that were filled and are known as objects of a trait since.
+    /// Shared values that were filled and are known as objects of a trait since.
     hidden: Vec<(SharedState, Unravel)>,
 }
 
@@ -160,7 +160,7 @@ impl ReadShares {
         self.all[id].state = SharedState::Weak(weak);
     }
 
-    /// It is there, as a `T`.
+    /// Records that a value is there, as a `T`.
     pub(crate) fn set_strong<T: ?Sized>(&mut self, id: usize, state: impl FnOnce() -> SharedState) {
         let entry = &mut self.all[id];
         // What has a size and is there was hollow, and is filled.
@@ -173,7 +173,7 @@ impl ReadShares {
         }
     }
 
-    /// It is there, and will be filled later.
+    /// Records that a value is there, and will be filled later.
     #[inline]
     pub(crate) fn set_hollow(&mut self, id: usize, state: SharedState, unravel: Unravel) {
         self.all[id] = ReadShare { state, unravel: Some(unravel) };

@@ -248,7 +248,7 @@ pub trait FromWire<'a>: Wire + Sized {
     #[inline(always)]
     fn read_fixed(run: &mut &[u8]) -> Result<Self, Invalid> {
         let _ = run;
-        Err(Invalid::new("a value of fixed size"))
+        Err(Invalid::new("value of fixed size"))
     }
 
     /// Reads `N` values as [`read_fixed`](Self::read_fixed) does.
@@ -363,7 +363,7 @@ pub trait Boxed<'a>: Wire {
         SharedState::Other(Box::new(Rc::clone(shared)))
     }
 
-    /// It out of the reader's table.
+    /// The value out of the reader's table.
     #[doc(hidden)]
     fn rc_of(state: &SharedState) -> Option<Rc<Self>>
     where
@@ -381,7 +381,7 @@ pub trait Boxed<'a>: Wire {
         SharedState::Other(Box::new(Arc::clone(shared)))
     }
 
-    /// It out of the reader's table.
+    /// The value out of the reader's table.
     #[doc(hidden)]
     fn arc_of(state: &SharedState) -> Option<Arc<Self>>
     where
@@ -478,7 +478,7 @@ pub type Written = Result<(), Stop>;
 
 /// Writing or reading ended; the writer or reader knows why.
 ///
-/// It has no bytes, so that results stay in registers.
+/// The error has no bytes, so that results stay in registers.
 /// [`FromWire`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]

@@ -92,7 +92,7 @@ struct WriterBuffer {
     floor: Floor,
     /// What most values do without; there is one if there are pieces.
     rare: Option<Box<WriterExtras>>,
-    /// How much is handed over at once; 0 where nobody takes it.
+    /// How much is handed over at once; 0 where no receiver takes it.
     chunk: usize,
 }
 

@@ -19,7 +19,7 @@
 //!
 //! ```text
 //!   rmi      graph          remote calls; graphs by rank
-//!   node                    members, names, which fabric leads to whom
+//!   node                    members, names, the fabric between two members
 //!   am       channel        requests and answers; streams of messages
 //!   link                    everything between two nodes over one fabric
 //!   vi       wire           connections and posted buffers; values as bytes
@@ -87,7 +87,7 @@ pub use egret_node::{channel, local};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// By hand, on several machines, somebody opens a [`Registry`](node::registry::Registry) first.
+/// By hand, on several machines, one process opens a [`Registry`](node::registry::Registry) first.
 pub mod node {
     pub use egret_node::node::*;
     pub use egret_node::{registry, settings};

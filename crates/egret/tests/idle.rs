@@ -40,7 +40,7 @@ fn sleeps() -> u64 {
 /// Two nodes and a registry: about one wake-up a second each, to tell that they live. There is one
 /// test in this file, so that no other thread is counted.
 #[test]
-fn who_has_nothing_to_do_sleeps() {
+fn idle_nodes_sleep() {
     waiting_for_a_registry();
     let registry = Registry::open(RegistryOptions::new("idle", 2).secret("hush".into())).unwrap();
     let join = || {

@@ -30,10 +30,10 @@ pub(crate) trait BlockReceiver {
 /// A block that was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, thiserror::Error)]
 pub(crate) enum BlockRefused {
-    /// It is not its turn.
+    /// The block is not the next one.
     #[error(transparent)]
     Ahead(#[from] Ahead),
-    /// It is larger than any, or there was no room in time.
+    /// The block is too large, or there was no room in time.
     #[error("there is no memory for a block of {values} values")]
     NoMemory {
         /// How many it has.

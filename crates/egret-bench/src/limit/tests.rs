@@ -132,7 +132,7 @@ fn memory_takes_time_and_is_given_back() {
 }
 
 #[test]
-fn nobody_is_one_side_twice_and_a_broken_end_stays_broken() {
+fn each_side_joins_once_and_a_broken_end_stays_broken() {
     let (mut leader, fds) = MachineLimit::ShmSlot.prepare(8).unwrap();
     let again = vec![fds[0].try_clone().unwrap()];
     let mut follower = MachineLimit::ShmSlot.join(8, fds).unwrap();

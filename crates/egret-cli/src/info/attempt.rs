@@ -1,6 +1,6 @@
 //! A second process of this executable, to try with what takes two.
 //!
-//! It connects to an abstract socket like a peer would, and is asked over that
+//! The process connects to an abstract socket like a peer would, and is asked over that
 //! to read this process's memory. That way round, as parents are often allowed
 //! what strangers are not.
 

@@ -15,7 +15,7 @@ pub(crate) struct SettingInfo {
     /// Of a secret only that there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// Who says so: `default`, `environment`, `descriptor N`, or a file.
+    /// The source of the value: `default`, `environment`, `descriptor N`, or a file.
     origin: String,
     help: &'static str,
     /// What is wrong with the value: no node joins with it.

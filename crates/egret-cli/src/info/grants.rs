@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_said_with_its_cause() {
+    fn failures_are_printed_with_their_cause() {
         let cause = anyhow::Error::new(rustix::io::Errno::PERM).context("sealing");
         let grant = Grant::of("seals", Err(cause));
         assert!(!grant.granted);

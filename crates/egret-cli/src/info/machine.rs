@@ -12,7 +12,7 @@ use egret_bench::machine::{allowed, processor};
 #[derive(Debug, Serialize)]
 pub(crate) struct MachineReport {
     pub(crate) processor: String,
-    /// That this process may use.
+    /// Cores that this process may use.
     pub(crate) cores: usize,
     pub(crate) system: String,
     pub(crate) kernel: String,

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_explained() {
+    fn missing_grants_are_explained() {
         let all = found(true, &[]);
         assert!(all.contains("copies once") && all.contains("bounce area"), "{all}");
         assert!(all.contains("may cooperate"), "{all}");

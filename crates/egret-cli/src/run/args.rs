@@ -70,7 +70,7 @@ pub(crate) enum Bind {
 /// How far processes trust each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RunTrust {
-    /// Nobody writes another's memory
+    /// No process writes another's memory
     Isolated,
     /// Processes of one program may
     Cooperating,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_refused() {
         for line in [
             "run -n 0 a",
             "run -n x a",

@@ -101,7 +101,7 @@ pub(crate) fn adopt() -> Result<()> {
 
 /// The descendants of this process that run, without those below `except`.
 ///
-/// They come and go while one looks: somebody whose parent is just ending can be missed,
+/// Processes come and go during the search: one whose parent is just ending can be missed,
 /// so this alone does not say that there is nobody.
 pub(crate) fn all(except: &Strangers) -> Vec<Descendant> {
     let mut children = BTreeMap::<i32, Vec<Descendant>>::new();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_number_of_a_stranger_that_ended_is_no_stranger() {
+    fn a_reused_process_number_is_not_a_stranger() {
         let (mut first, _) = sleeping();
         let (mut second, found) = sleeping();
         let strangers = stranger(&first, &second);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_variable_is_found_by_it() {
+    fn a_descendant_is_found_by_its_variable() {
         let mark = format!("EGRET_TEST_KIN={}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
         let mut command = std::process::Command::new("sh");

@@ -146,5 +146,5 @@ const OURS: [&str; 10] = [
     "EGRET_SIZE",
     "EGRET_TERMINAL",
 ];
-/// Those by which a secret is said.
+/// Variables that give a secret.
 const SECRETS: [&str; 3] = ["EGRET_SECRET", "EGRET_SECRET_FD", "EGRET_SECRET_FILE"];

@@ -11,9 +11,9 @@ egret::__private::net::faults! {
         LastCode,
         /// A failure does not end the others.
         OthersGoOn,
-        /// Whoever outlives a failure is ended at once.
+        /// Processes that outlive a failure are ended at once.
         NoGrace,
-        /// Whoever ignores TERM is waited for.
+        /// Processes that ignore TERM are waited for.
         NeverKills,
         /// The end of the guard goes unnoticed.
         GuardForgotten,
@@ -21,9 +21,9 @@ egret::__private::net::faults! {
         SecondPassedOn,
         /// The job is over when its processes are, whatever they left behind.
         LeftBehind,
-        /// Who has the number of a process from before the job passes for it.
+        /// A process with the number of one from before the job passes for it.
         NumbersKept,
-        /// Whoever has the number of a rank that ended passes for the rank.
+        /// A process with the number of a rank that ended passes for the rank.
         RanksKept,
         /// A job that was too slow says what its processes say.
         TimeoutUntold,

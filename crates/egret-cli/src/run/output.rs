@@ -38,7 +38,7 @@ struct OutputState {
 #[derive(Debug, Default)]
 struct OutputRequest {
     messages: Vec<String>,
-    /// Nobody is left who could write.
+    /// All writers have ended.
     is_over: bool,
 }
 

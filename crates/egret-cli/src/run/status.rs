@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_as_a_shell_does() {
+    fn exit_status_follows_the_shell() {
         assert_eq!(Status::Code(3).to_string(), "exited with code 3");
         assert_eq!(Status::Signal(9).to_string(), "was ended by signal 9 (KILL)");
         assert_eq!(Status::Signal(40).to_string(), "was ended by signal 40");

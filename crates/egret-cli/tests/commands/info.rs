@@ -184,7 +184,7 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
 }
 
 #[test]
-fn who_turns_encryption_off_is_told_first_of_all() {
+fn encryption_off_is_the_first_warning() {
     let said = |args: &[&str], encrypt: Option<&str>| {
         let mut command = Command::new(EGRET);
         command.args(args).env_remove("EGRET_ENCRYPT");

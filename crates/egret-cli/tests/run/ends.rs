@@ -40,7 +40,7 @@ fn survivors_finish_by_themselves() {
 }
 
 #[test]
-fn a_signal_is_told_and_the_deaf_are_killed() {
+fn a_signal_is_reported_and_stubborn_processes_are_killed() {
     let script = "trap '' TERM INT HUP; [ $EGRET_RANK = 0 ] && kill -SEGV $$; \
                   sleep 1000 & sleep 1000";
     let output = run(&["-n", "3", "--grace", "0", "sh", "-c", script]);
@@ -49,7 +49,7 @@ fn a_signal_is_told_and_the_deaf_are_killed() {
 }
 
 #[test]
-fn who_can_end_well_is_told_to() {
+fn processes_are_asked_to_end() {
     let script = "[ $EGRET_RANK = 0 ] && { read go < gate; exit 9; }; \
                   trap 'echo bye; exit 0' TERM; echo > gate; while :; do sleep 0.01; done";
     let folder = Folder::new();

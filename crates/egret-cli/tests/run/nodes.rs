@@ -140,7 +140,7 @@ fn a_panic_is_told_once_with_its_rank_and_to_its_peers() {
 }
 
 #[test]
-fn who_exits_without_a_word_is_noticed() {
+fn an_exit_without_leaving_is_noticed() {
     let output = job(3, "leaves").end();
     assert_eq!(code(&output), 7, "{output:?}");
     let said = text(&output.stderr);
@@ -151,7 +151,7 @@ fn who_exits_without_a_word_is_noticed() {
 }
 
 #[test]
-fn whoever_is_killed_the_survivors_end() {
+fn survivors_end_whichever_process_is_killed() {
     for whom in ["guard", "launcher", "a node"] {
         let mut job = job(3, "follows");
         let nodes = job.wait_for(3, &own());

@@ -79,7 +79,7 @@ fn each_rank_has_its_own_pipe_and_nobody_anothers() {
 }
 
 #[test]
-fn who_has_joined_leaves_nothing_for_its_children() {
+fn children_of_a_joined_node_find_no_secret() {
     let own = std::env::current_exe().expect("its own path");
     let own = own.to_str().expect("a path");
     let program = [own, "--exact", "secret::program", "--nocapture", "--test-threads=1", "-q"];

@@ -92,7 +92,7 @@ fn rank_0_has_standard_input() {
 }
 
 #[test]
-fn who_writes_to_nobody_is_told() {
+fn writing_to_a_closed_standard_input_fails() {
     let mut command = Command::new(EGRET);
     let script = "[ $EGRET_RANK = 0 ] && exec < /dev/null; sleep 1000";
     command.args(["run", "-n", "2", "sh", "-c", script]);

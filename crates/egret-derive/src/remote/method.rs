@@ -220,4 +220,5 @@ const UNSUPPORTED: &str =
     "a type without a structure of its own cannot travel: name one that implements `Wire`";
 const WHICH_RESULT: &str =
     "which error is that? Write `Result<T, E>` out, so that the caller gets `CallError<E>`";
-const ONEWAY_RETURNS: &str = "nobody waits for a `#[oneway]` method: it cannot return anything";
+const ONEWAY_RETURNS: &str =
+    "a caller does not wait for a `#[oneway]` method: it cannot return anything";

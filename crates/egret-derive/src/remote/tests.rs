@@ -38,7 +38,7 @@ fn a_refusal_names_the_reason() {
         ("fn f(&self, x: impl Copy);", "a type without a structure"),
         ("fn f(&self, x: &dyn Copy);", "a type without a structure"),
         ("fn f(&self, (a, b): (u8, u8));", "an argument of a remote method has a name"),
-        ("#[oneway] fn f(&self) -> u8;", "nobody waits for a `#[oneway]` method"),
+        ("#[oneway] fn f(&self) -> u8;", "a caller does not wait for a `#[oneway]` method"),
         ("fn f(&self); fn f(&self, x: u8);", "two methods are called `f`"),
         ("fn begin(&self);", "the stub has a method `begin` of its own"),
         ("const N: u8;", "a remote trait has methods and nothing else"),
@@ -54,7 +54,7 @@ fn a_refusal_names_the_reason() {
 }
 
 #[test]
-fn it_stands_at_traits_and_their_implementations_alone() {
+fn only_traits_and_their_implementations_can_be_remote() {
     for text in ["struct S;", "fn f() {}", "enum E { A }"] {
         assert_eq!(remote(text).expect_err(text).to_string(), NEITHER);
     }

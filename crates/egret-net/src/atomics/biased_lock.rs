@@ -129,7 +129,7 @@ impl<T, A: Atomics> BiasedLock<T, A> {
         let _entry = HeldGate { gate: &self.gate, busy, turn: &mut turn };
         self.take_value();
         let _out = TakenValue(self);
-        // SAFETY: the lock is held as long as `_entry` lives, and nobody else on this thread has
+        // SAFETY: the lock is held as long as `_entry` lives, and no other code on this thread has
         // the value as long as `_out` does.
         body(unsafe { &mut *self.value.get() })
     }

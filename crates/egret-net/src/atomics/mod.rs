@@ -100,7 +100,7 @@ pub trait Lock<T>: Send + Sync {
 
     fn new(value: T) -> Self;
     fn lock(&self) -> Self::Guard<'_>;
-    /// `None` if somebody has it.
+    /// `None` if another thread has it.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 
     fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {

@@ -64,7 +64,7 @@ struct RosterState<T> {
     standby: Option<Standby<T>>,
     /// Threads that were employed and have not ended.
     threads: usize,
-    /// Those of them that have not started yet.
+    /// Threads among them that have not started yet.
     coming: usize,
     is_closed: bool,
 }
@@ -343,7 +343,7 @@ impl<T: Send, A: Atomics> fmt::Debug for Roster<T, A> {
 
 /// How often a standby looks.
 pub(super) const TICK: Duration = Duration::from_micros(100);
-/// A standby rests if nobody went outside for so long.
+/// A standby rests if no thread went outside for so long.
 pub(super) const STILL: Duration = Duration::from_millis(10);
 /// Threads, most of which are outside for long.
 pub(super) const THREADS_MAX: usize = 64;
@@ -353,7 +353,7 @@ pub(super) const THREADS_MAX: usize = 64;
 pub(super) enum Fault {
     /// A thread that was relieved relieves its successor.
     RelievesOther,
-    /// Whoever is relieved stays on duty by name.
+    /// A relieved thread stays on duty by name.
     Unnamed,
     /// A standby that rests is not woken when something begins.
     Uncalled,

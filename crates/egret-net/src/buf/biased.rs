@@ -43,7 +43,7 @@
 //! for a few instructions as a rule, for a time slice at worst, and once in the
 //! life of a class. All else is lock-free.
 //!
-//! It follows, for the parts of the pool that were there before:
+//! This implies, for the parts of the pool that were there before:
 //!
 //! * While the owner is busy with its cache the list has no flag: they are set
 //!   after a revocation, and that waits.
@@ -52,7 +52,7 @@
 //! * A pool is closed only after a revocation, so the list knows how many slots
 //!   are out. `busy := 0` is the last thing an owner's return touches, since a
 //!   closer that waited for it may free the pool.
-//! * A thread that ended leaves its cache to whoever revokes it.
+//! * A thread that ended leaves its cache to the thread that revokes it.
 //!
 //! # Costs
 //!
@@ -74,7 +74,7 @@ pub(crate) struct BiasedSlots<A: Atomics = StdAtomics> {
 }
 
 impl<A: Atomics> BiasedSlots<A> {
-    /// `count` free slots, and nobody's cache yet.
+    /// `count` free slots, and no cache yet.
     pub(crate) fn new(count: u32) -> Self {
         let owner = if A::has_heavy_fence() { NOBODY } else { REVOKED };
         Self { owner: A::Word::new(owner), ..Self::unbiased(count) }

@@ -46,7 +46,7 @@ struct BlockRun {
     room: usize,
 }
 
-/// Who frees the memory of a [`Block`].
+/// The memory of a [`Block`], by what frees it.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum BlockMemory {

@@ -1,4 +1,4 @@
-//! What a pool is inside: size classes over one region, freed by whoever is last.
+//! What a pool is inside: size classes over one region, freed by the last owner.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::waiters::SlotWaiters;
 use crate::sync::deferred;
 
 /// The inside of a pool. It is freed when the pool's handles are gone *and*
-/// every buffer is home, by whoever notices that last.
+/// every buffer is home, by the thread that notices that last.
 #[derive(Debug)]
 pub(super) struct PoolCore {
     pub(super) region: Region,
@@ -26,7 +26,7 @@ pub(super) struct PoolCore {
     leaving: ClosingBalance,
 }
 
-/// Takes the slots of a visit that nobody here has any more.
+/// Takes the slots of a visit that this process has dropped.
 pub(crate) trait VisitHost: std::fmt::Debug + Send + Sync {
     /// The last handle to a slot is gone. It must not panic.
     fn dropped(&self, class: u16, number: u32);

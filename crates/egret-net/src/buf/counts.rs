@@ -38,7 +38,7 @@ pub(crate) fn count_join<W: Word>(handles: &W) {
 /// with the flag bits the count had. The count is then 1 again.
 #[inline]
 pub(crate) fn let_go<W: Word>(handles: &W) -> Option<u64> {
-    // The only handle there is: nobody can make another, so nothing is written.
+    // The only handle there is: no other can be made, so nothing is written.
     // Acquire pairs with the release of those let go before.
     if handles.load(Acquire) == 1 {
         return Some(0);
@@ -94,13 +94,13 @@ impl<A: Atomics> ClosingBalance<A> {
     }
 
     /// All lists are closed with `out` slots out; `true` if all are home.
-    #[must_use = "whoever accounts for the last slot frees the pool"]
+    #[must_use = "the caller that accounts for the last slot frees the pool"]
     pub(crate) fn closed(&self, out: u64) -> bool {
         self.balance.fetch_add(out, AcqRel).wrapping_add(out) == 0
     }
 
     /// A slot came home to a closed list; `true` if it was the last.
-    #[must_use = "whoever accounts for the last slot frees the pool"]
+    #[must_use = "the caller that accounts for the last slot frees the pool"]
     pub(crate) fn came_home(&self) -> bool {
         self.balance.fetch_sub(1, AcqRel) == 1
     }

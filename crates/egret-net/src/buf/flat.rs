@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_value_is_not_seen() {
+    fn invalid_values_are_not_viewed() {
         let mut words = [0_u64, 1, u64::MAX];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         assert_eq!(view::<bool>(&bytes[..1]), Some(&false));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_seen() {
+    fn misfit_bytes_are_not_viewed() {
         let words = [7_u64; 2];
         let bytes: &[u8] = bytemuck::cast_slice(&words);
         assert_eq!(view::<u64>(&bytes[1..]), None, "not aligned");

@@ -63,9 +63,9 @@ struct Stack<A: Atomics> {
 /// What became of a slot that was given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Given {
-    /// It is free.
+    /// The slot is free.
     Free,
-    /// It is free and the giver owes the queue a wake.
+    /// The slot is free and the giver owes the queue a wake.
     FreeAndAwaited,
     /// The list was closed: the slot is gone, and its giver tells the pool.
     Closed,
@@ -160,7 +160,7 @@ impl<A: Atomics> FreeList<A> {
         }
     }
 
-    /// Gives a slot back, unless somebody waits or the list is closed: then
+    /// Gives a slot back, unless a thread waits or the list is closed: then
     /// [`give_flagged`](Self::give_flagged) has to, after the caller has made
     /// sure of whatever it needs for the wake.
     ///

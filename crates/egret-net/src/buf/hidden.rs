@@ -9,7 +9,7 @@ use zeroize::Zeroize;
 use super::mapped_file::MappedFile;
 use super::mapping;
 
-/// Bytes that nobody else is to see, at most a page of them.
+/// Bytes that no other process is to see, at most a page of them.
 ///
 /// They lie in a mapping of their own, which the kernel leaves out of core dumps and, as far as
 /// `ulimit -l` goes, does not write to swap. The last clone wipes them. Where the system has no mapping to

@@ -13,7 +13,7 @@ use super::slot::SlotHandle;
 
 /// A slot of a cooperating pool whose bytes are a peer's for now.
 ///
-/// It counts as out, so the pool lives, and nothing reads or writes through it.
+/// A lent buffer counts as out, so the pool lives, and nothing reads or writes through it.
 /// One that is dropped stays out for ever: whoever knows that the peer has let go
 /// says so, by [`home`](Self::home) or [`back`](Self::back).
 #[must_use = "a slot that is not called back stays out for ever"]
@@ -29,7 +29,7 @@ pub(crate) enum LendError {
     /// A part of a slot, or others have parts of it.
     #[error("only a whole buffer changes hands, and this is a part of one")]
     Part,
-    /// It is lent to this process.
+    /// The buffer is lent to this process.
     #[error("the buffer belongs to another process, and only that gets it without a copy")]
     Visiting,
     /// The peer could not be told how the pool is cut.

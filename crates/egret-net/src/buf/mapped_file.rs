@@ -37,7 +37,7 @@ impl MappedFile {
     ///
     /// # Safety
     ///
-    /// Nobody changes or truncates the file while it is mapped. What of a private mapping
+    /// No process changes or truncates the file while it is mapped. What of a private mapping
     /// follows the file and what does not is left open by the kernel, so that a change would be
     /// one behind a reference; and after a truncation reading ends the process.
     pub unsafe fn open(path: impl AsRef<Path>) -> io::Result<Self> {
@@ -79,7 +79,7 @@ impl AsMut<[u8]> for MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        // SAFETY: mapped by `open`, once, and nobody has a reference into it any more.
+        // SAFETY: mapped by `open`, once, and no reference into it is left.
         let _ = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

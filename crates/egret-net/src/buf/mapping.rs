@@ -18,9 +18,10 @@ pub(super) struct MappingKind {
     pub(super) sharing: Sharing,
 }
 
-/// Who else can have a region.
+/// Whether other processes can have a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Sharing {
+    /// No other process has it.
     #[default]
     Nobody,
     /// Others can read it.
@@ -90,7 +91,7 @@ impl MappingKind {
         };
         let sealed = fs::fcntl_add_seals(fd, seals);
         keep_from_children(base, len).and(sealed).map_err(|errno| {
-            // SAFETY: mapped just now, and nobody was told of it.
+            // SAFETY: mapped just now, and not shared yet.
             let _ = unsafe { mm::munmap(base.cast(), len) };
             self.refused("fcntl(F_ADD_SEALS)", errno, len)
         })
@@ -142,7 +143,7 @@ pub(super) fn adopt(fd: &OwnedFd, max: u64) -> Result<(NonNull<u8>, usize), Adop
     let base = unsafe { mm::mmap(null_mut(), len, READ_WRITE, MapFlags::SHARED, fd, 0) };
     let base = base.map_err(refused_adoption("mmap"))?;
     if let Err(errno) = keep_from_children(base.cast(), len) {
-        // SAFETY: mapped just now, and nobody was told of it.
+        // SAFETY: mapped just now, and not shared yet.
         let _ = unsafe { mm::munmap(base, len) };
         return Err(refused_adoption("madvise")(errno));
     }

@@ -85,7 +85,7 @@ impl Pool {
 
     /// Takes a buffer of `len` bytes, asleep until there is one.
     ///
-    /// Buffers go to whoever comes first, not to whoever waited longest.
+    /// Buffers go to the first taker, not to the one that waited longest.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 /// A reference to an object of a graph: a number that the graph can look up, which stays
 /// right wherever the graph is moved or sent.
 ///
-/// It says which *class* of the graph's types the object is of, its *index* among them, and a
+/// A reference says which *class* of the graph's types the object is of, its *index* among them, and a
 /// *stamp* by which the graph tells it from what lay there before, and its own objects from
 /// those of other graphs. It does nothing alone: the graph checks all three at each use.
 ///

@@ -97,7 +97,7 @@ impl Region {
     }
 
     /// The file behind a [shareable](RegionBuilder::shareable) region. It is
-    /// sealed: its size is final, and whoever gets the descriptor can only read.
+    /// sealed: its size is final, and a process that gets the descriptor can only read.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.file(Sharing::Readers)
@@ -110,7 +110,7 @@ impl Region {
     }
 
     /// The file behind a [cooperating](RegionBuilder::cooperating) region.
-    /// Whoever gets it can write memory that is someone's `&mut`, so it goes to
+    /// A process that gets the descriptor can write memory that is someone's `&mut`, so it goes to
     /// cooperating peers alone, and never to the program.
     pub(crate) fn cooperating_fd(&self) -> Option<BorrowedFd<'_>> {
         self.file(Sharing::Writers)

@@ -12,7 +12,7 @@ use super::region::Region;
 use super::slot::SlotHandle;
 use super::typed::Typed;
 
-/// A buffer that nobody writes any more: clone it, read it, post it for sending
+/// A buffer that is not written any more: clone it, read it, post it for sending
 /// any number of times at once.
 ///
 /// When the last clone goes the buffer returns to its pool, or to the callback
@@ -39,7 +39,7 @@ use super::typed::Typed;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// It cannot be written:
+/// A shared buffer cannot be written:
 ///
 /// ```compile_fail,E0594
 /// # let pool = egret_net::buf::Pool::new(64, 1).unwrap();
@@ -70,7 +70,7 @@ pub struct Shared<T: Plain> {
     element: PhantomData<T>,
 }
 
-/// Who counts the clones.
+/// Where the clones are counted.
 #[derive(Debug)]
 enum CloneCount {
     /// The slot itself: this is all of it that is still out.

@@ -135,7 +135,7 @@ impl SlotHandle {
         self.handles().load(Acquire) & !RECLAIMED == 1
     }
 
-    /// Whether it is all of its slot, and nobody else has a part.
+    /// Whether it is all of its slot, and no other handle has a part.
     pub(super) fn is_whole(&self) -> bool {
         (self.is_only() && self.capacity == self.class().bytes) || planted(Fault::LendParts)
     }

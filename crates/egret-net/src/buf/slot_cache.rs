@@ -1,6 +1,6 @@
 //! Free slots that one thread keeps at hand.
 //!
-//! Everything here is for whoever has the cache to itself: its owner while it
+//! Everything here is for the thread that has the cache to itself: its owner while it
 //! says that it is [busy](SlotCache::busy), or a revoker that has waited for the
 //! owner. [`Biased`](super::biased::BiasedSlots) sees to that. Nothing here can
 //! panic or run code of others, so the owner is never busy for long, and never
@@ -22,7 +22,7 @@ pub(crate) struct SlotCache<A: Atomics = StdAtomics> {
     /// How many it may have: not more than every second of its class.
     room: usize,
     places: A::Places,
-    /// Held by whoever revokes.
+    /// Held by the revoking thread.
     pub(super) revoking: A::Lock<()>,
 }
 

@@ -13,7 +13,7 @@ use super::shared::Shared;
 
 /// A buffer used as `[T]`, by its only owner.
 ///
-/// It cannot be seen as two types at once, but its parts can: see
+/// A typed buffer cannot be seen as two types at once, but its parts can: see
 /// [`split_at`](Self::split_at).
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! The pool of another process, as far as its buffers were handed to this one.
 //!
-//! It is cut as its home says and owns no slot: all are away until they
+//! The pool is cut as its home says and owns no slot: all are away until they
 //! [arrive](PoolVisit::arrived), and then make a buffer like any other. The count of
 //! a slot's handles says where it is, 0 for away. The last handle of one that
 //! is here tells the [`VisitHost`]; nothing is ever taken from here.
@@ -41,7 +41,7 @@ pub(crate) enum VisitError {
     /// Not a length of a buffer of this class.
     #[error("a buffer of {len} bytes was handed over in a slot of {bytes}")]
     TooLong { len: u64, bytes: usize },
-    /// It was handed over before and is still here.
+    /// The slot was handed over before and is still here.
     #[error("slot {number} of class {class} was handed over twice")]
     Twice { class: u16, number: u32 },
 }

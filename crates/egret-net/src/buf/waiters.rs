@@ -32,7 +32,7 @@ impl<A: Atomics> SlotWaiters<A> {
     /// Takes a slot of `slots`, asleep until there is one; `None` if there was
     /// none by `until`. For who has tried a [take](BiasedSlots::take) already.
     ///
-    /// It revokes before it sleeps, so a slot that comes home comes to the list.
+    /// The waiter revokes the cache before it sleeps, so a slot that comes home comes to the list.
     #[cold]
     pub(crate) fn wait_take(&self, slots: &BiasedSlots<A>, until: Option<Instant>) -> Option<u32> {
         let ticket = self.queue.with(|queue| {
@@ -55,7 +55,7 @@ impl<A: Atomics> SlotWaiters<A> {
         }
     }
 
-    /// Wakes everyone; owed by whoever cleared the waiting bit.
+    /// Wakes all; owed by the thread that cleared the waiting bit.
     fn wake_all(&self) {
         if planted(Fault::WakeForgotten) {
             return;

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// The error of an operation that took a value and was refused: the reason, and the value, untouched.
 ///
-/// It displays as its reason, and `?` turns it into any boxed error.
+/// The error displays as its reason, and `?` turns it into any boxed error.
 ///
 /// ```
 /// use egret_net::buf::Pool;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_displays_as_its_reason_and_needs_no_debug_of_its_value() {
+    fn a_given_back_value_displays_as_its_reason() {
         struct Silent;
         let error = GivenBack { why: io::Error::other("no room"), what: Silent };
         assert_eq!(error.to_string(), "no room");

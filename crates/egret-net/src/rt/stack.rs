@@ -23,7 +23,7 @@ pub fn stack_below(address: usize) -> Option<usize> {
 }
 
 thread_local! {
-    /// Where the thread's stack starts and ends, or nowhere; once somebody asked.
+    /// Where the thread's stack starts and ends, or nowhere; once it was asked for.
     static STACK: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -43,7 +43,7 @@ fn ask() -> Option<(usize, usize)> {
     let told = unsafe { libc::pthread_attr_getstack(attributes.as_ptr(), &mut start, &mut bytes) };
     // SAFETY: as above.
     let guarded = unsafe { libc::pthread_attr_getguardsize(attributes.as_ptr(), &mut guard) };
-    // SAFETY: as above; nobody uses the attributes after this.
+    // SAFETY: as above; the attributes are not used after this.
     unsafe { libc::pthread_attr_destroy(attributes.as_mut_ptr()) };
     if told != 0 || guarded != 0 {
         return None;

@@ -2,7 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 
-/// A lock that opens again after somebody has panicked with it. What is inside must be whole
+/// A lock that opens again after a thread has panicked with it. What is inside must be whole
 /// whenever something runs under it that may panic.
 ///
 /// ```
@@ -35,7 +35,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, unless somebody has it.
+    /// The lock, unless another thread has it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(inside) => Some(inside),

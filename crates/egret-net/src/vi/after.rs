@@ -8,13 +8,13 @@ use super::machine::{ConnectPromise, NewConnection};
 use super::{ConnectError, Notices, Settled};
 use crate::rt::{self, Instant};
 
-/// The time of one call of a [machine](super::machine), and whom to tell of what comes of it.
+/// The time of one call of a [machine](super::machine), and the completions and wakers that it causes.
 /// The [module](super::machine) has an example.
 #[derive(Debug, Default)]
 pub struct After {
     /// Completions, and their queues.
     pub notices: Notices,
-    /// Whom to wake.
+    /// The wakers to wake.
     pub wakers: Vec<Waker>,
     /// Whether something has happened that a waiting thread may want to look at: a caller, the
     /// end of a connection, eager messages or room for them. Completions need not say so.
@@ -78,7 +78,7 @@ impl After {
         self.notices.counted();
     }
 
-    /// Whether there is anybody to tell.
+    /// Whether there is anything to deliver.
     #[inline]
     pub(crate) const fn has_more(&self) -> bool {
         !self.notices.is_empty() || !self.wakers.is_empty() || !self.settled.is_empty()

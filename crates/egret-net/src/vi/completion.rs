@@ -68,7 +68,7 @@ impl Completion {
         }
     }
 
-    /// Whether it succeeded, for whoever does not need the memory again: it is
+    /// Whether it succeeded, for a caller that does not need the memory again: it is
     /// dropped, which returns buffers to their pools.
     ///
     /// # Errors
@@ -324,7 +324,7 @@ pub(crate) struct SendProgress {
 
 /// A descriptor inside a fabric.
 ///
-/// It can only leave through [`complete`](Self::complete) or
+/// A `Posted` can only leave through [`complete`](Self::complete) or
 /// [`fail`](Self::fail), and a `Posted` that is merely dropped fails with
 /// [`ViError::Closed`]: whatever a fabric does, the buffers come back. Nobody
 /// knows which locks are held then, so futures are woken at once, and a

@@ -159,7 +159,7 @@ impl Vi {
     ///
     /// `send_eager` does not look for the end of the connection. The nic finds the end when it is
     /// driven: by a poll or a wait of any thread, or by a [drain](Drain::poll) that finds nothing.
-    /// Until then messages leave for nobody, and the lane may become full. From then on the answer
+    /// Until then messages leave without a receiver, and the lane may become full. From then on the answer
     /// is [`PostError::Broken`] with
     ///
     /// * [`ViError::ClosedByPeer`] if the peer has disconnected, or dropped its `Vi`;
@@ -186,7 +186,7 @@ impl Vi {
     /// later call knows more: the peer answers when it drains next, not when it only polls. Where
     /// the fabric does not [carry](Drain::is_native) eager messages, this side hears the answer
     /// when it drains. When the connection ends, what was never sent is not delivered; of what was
-    /// sent and has not arrived nobody knows.
+    /// sent and has not arrived is unknown.
     ///
     /// At the unreliable level what is at or below the answer was drained or lost, or was overtaken
     /// on the way; nothing above the answer was drained when the peer said so. A peer that drains,

@@ -1,4 +1,4 @@
-//! Code of the program that a fabric, or whoever drives one, runs.
+//! Code of the program that a fabric, or the thread that drives it, runs.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -63,7 +63,7 @@ impl Descriptor {
 
     /// A receive for a buffer that is [handed over](super::Vi::hand_over), or for
     /// any other message of at most `max` bytes, which is copied into fresh memory.
-    /// It completes as [`Handed`](super::Handed).
+    /// The receive completes as [`Handed`](super::Handed).
     #[must_use]
     pub fn handed(max: u64) -> Self {
         Self::new(Segment::handed(max))
@@ -254,7 +254,7 @@ impl Descriptor {
         if self.0.spot.is_some() { self.ask(len, tag) } else { Ok(()) }
     }
 
-    /// The memory is somebody else's now.
+    /// The memory has another owner now.
     #[cold]
     pub(super) fn give_away(&mut self) {
         self.note_mut().set_gives(false);

@@ -129,7 +129,7 @@ impl DrainId {
 pub struct Drain {
     hub: Arc<Hub>,
     id: DrainId,
-    /// Those of levels of which the fabric does not carry them itself.
+    /// Eager messages of levels whose eager messages the fabric does not carry itself.
     posted: Option<Arc<OverPosted>>,
     /// Whether it carries some itself.
     is_native: bool,
@@ -149,7 +149,7 @@ impl Drain {
         self.id
     }
 
-    /// Who carries the eager messages of this level, if that is not the fabric.
+    /// The carrier of the eager messages of this level, if that is not the fabric.
     pub(super) fn posted(&self, level: Reliability) -> Option<&Arc<OverPosted>> {
         self.posted.as_ref().filter(|_| !self.hub.has_eager(level))
     }

@@ -123,7 +123,7 @@ impl From<PostError> for ViError {
     }
 }
 
-/// Why a nic was not opened, or nobody can be accepted by one.
+/// Why a nic was not opened, or cannot accept a connection.
 ///
 /// ```
 /// use egret_net::fabric::{Fabrics, OpenError};
@@ -139,7 +139,7 @@ pub enum OpenError {
     UnknownFabric {
         /// The name.
         name: String,
-        /// Those that exist, with commas.
+        /// The fabrics that exist, with commas.
         known: String,
     },
     /// Another nic has this name.
@@ -148,7 +148,7 @@ pub enum OpenError {
         /// The name.
         host: String,
     },
-    /// A process of another user has this name: on one machine anybody can take any.
+    /// A process of another user has this name: on one machine any process can take any.
     #[error(
         "process {pid} of user {user} has the name of the nic {host:?}, which any user can take; \
          take another, with something random in it"
@@ -228,8 +228,8 @@ pub enum OpenError {
         /// The tag.
         tag: u64,
     },
-    /// Nobody connected in time.
-    #[error("nobody connected to {service:?} with tag {tag} within {waited:?}")]
+    /// No peer connected in time.
+    #[error("no peer connected to {service:?} with tag {tag} within {waited:?}")]
     NotConnected {
         /// What was listened for.
         service: String,
@@ -378,7 +378,7 @@ pub enum PostError {
     },
     /// More bytes than the fabric transfers at once.
     #[error(
-        "the descriptor has {len} bytes and the fabric transfers at most {max}; send it in parts"
+        "the descriptor has {len} bytes and the fabric transfers at most {max}; transfer it in parts"
     )]
     TooLarge {
         /// Bytes of the descriptor.
@@ -433,16 +433,16 @@ impl PostError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody accepted in time.
-    #[error("nobody accepted {to} within {waited:.1?}")]
+    /// The host did not accept in time.
+    #[error("{to} was not accepted within {waited:.1?}")]
     NotAccepted {
         /// Where to.
         to: Box<Address>,
         /// How long.
         waited: Duration,
     },
-    /// The host is there, and nobody listened for this service in time.
-    #[error("nobody listened for {to} within {waited:.1?}: its host has no such service")]
+    /// The host is there, and had no listener for this service in time.
+    #[error("{to} had no listener within {waited:.1?}: its host has no such service")]
     NotListening {
         /// Where to.
         to: Box<Address>,
@@ -450,9 +450,7 @@ pub enum ConnectError {
         waited: Duration,
     },
     /// The host is there, and in time the service was listened for with other tags only.
-    #[error(
-        "nobody listened for {to} within {waited:.1?}: its host has the service with another tag"
-    )]
+    #[error("{to} had no listener within {waited:.1?}: its host has the service with another tag")]
     OtherTag {
         /// Where to.
         to: Box<Address>,
@@ -470,7 +468,7 @@ pub enum ConnectError {
         why: String,
     },
     /// The two sides ask for different levels.
-    #[error("this side asks for {ours}, the other for {theirs}")]
+    #[error("the reliability levels differ: this side asks for {ours}, the other for {theirs}")]
     ReliabilityMismatch {
         /// Of the connecting side.
         ours: Reliability,
@@ -521,13 +519,13 @@ pub enum ConnectError {
     /// The peer has a secret and this side has none.
     #[error("the secret was refused: {}", SecretError::OnlyTheirs)]
     WithoutSecret,
-    /// The peer has another key than the address, or the secret, says: somebody else answers there.
+    /// The peer has another key than the address, or the secret, says: another process answers there.
     #[error("the key was refused: {}", KeyError::Other)]
     OtherKey,
-    /// Which key the peer should have is not known, and whoever answers could guess the secret.
+    /// Which key the peer should have is not known, and the process that answers could guess the secret.
     #[error("the key was refused: {}", KeyError::Unknown)]
     UnknownKey,
-    /// A group has no key to prove, and the secret could be guessed by whoever hears what members
+    /// A group has no key to prove, and the secret could be guessed by a host that receives what members
     /// sign.
     #[error("the key was refused: {}", KeyError::Group)]
     GuessableGroupSecret,

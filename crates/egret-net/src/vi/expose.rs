@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::{Keys, Registration};
 use crate::buf::Buf;
 
-/// What a key grants to whoever holds it.
+/// What a key grants to its holder.
 /// [`Exposed`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Access {

@@ -70,19 +70,19 @@ pub enum SecretError {
 /// What is wrong with the key of the side that was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// It has another than the address, or the secret, says: somebody else answers there.
+    /// The peer has another key than the address, or the secret, says: another process answers there.
     #[error(
         "the peer has another key than was expected; somebody else answers there, or it has begun \
          another life"
     )]
     Other,
-    /// Which one it should have is not known, and the secret could be guessed by whoever answers.
+    /// Which one it should have is not known, and the secret could be guessed by the process that answers.
     #[error(
         "which key the peer should have is not known, and whoever answers could guess this secret; \
          give the address the peer's key, or take a random secret"
     )]
     Unknown,
-    /// A group has no key to prove, and the secret could be guessed by whoever hears what members
+    /// A group has no key to prove, and the secret could be guessed by a host that receives what members
     /// sign.
     #[error(
         "whoever hears the group could guess this secret, by which its members sign; take a random \

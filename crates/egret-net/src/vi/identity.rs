@@ -1,4 +1,4 @@
-//! Who a process is: a key pair that it makes when it begins and keeps to itself.
+//! The identity of a process: a key pair that it makes when it begins and keeps to itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::rt;
 
 /// The key pair of one life of a process, for [`NicOptions::identity`](super::NicOptions::identity).
 ///
-/// Whoever connects with a nic learns the nic's [public key](Self::key), and that the nic has the
+/// A peer that connects with a nic learns the nic's [public key](Self::key), and that the nic has the
 /// private half. A nic that is given no identity makes one; nics that are given the same one are
 /// known to be of one process, whatever their fabric. The private half is not printed, left out of
 /// core dumps where the system allows that, and wiped when the last copy is dropped.
@@ -76,7 +76,7 @@ impl Identity {
         self.public
     }
 
-    /// The private key as 64 hexadecimal digits, to be written where nobody else can read it;
+    /// The private key as 64 hexadecimal digits, to be written where no other user can read it;
     /// [`str::parse`] makes the identity of them again.
     #[must_use]
     pub fn reveal(&self) -> Zeroizing<String> {

@@ -12,7 +12,7 @@ use super::contained::contained;
 use super::hub::Hub;
 use crate::atomics::BiasedLock;
 
-/// What an inbox's owner holds: nothing is kept for somebody who is gone.
+/// What an inbox's owner holds: nothing is kept for an owner that is gone.
 ///
 /// A completion in an inbox holds that inbox, as does each descriptor that was
 /// ever posted to it. So it is the drop of this, not of the last reference, that
@@ -45,7 +45,7 @@ struct InboxState {
     late: bool,
     /// Counts the handlers set: one that was replaced while it ran stays out.
     epoch: u64,
-    /// Whether nobody will look any more.
+    /// Whether the owner is gone.
     closed: bool,
 }
 
@@ -125,7 +125,7 @@ impl CompletionInbox {
         self.state.with(|state| state.reserved - state.ready.len())
     }
 
-    /// Whether somebody is to be told. A completion that nobody will look at comes
+    /// Whether a waiter is to be told. A completion whose owner is gone comes
     /// back: to drop it may run a program's code, which is not for under a lock.
     #[inline]
     pub(super) fn push(&self, completion: Completion) -> Result<bool, Completion> {
@@ -249,7 +249,7 @@ impl CompletionInbox {
     fn run(&self, mut running: Option<Handler>, epoch: u64) {
         while let Some(handler) = &mut running {
             while let Some(completion) = self.pop() {
-                // Whoever drives the nic runs it, and may wait for something else.
+                // The thread that drives the nic runs it, and may wait for something else.
                 if contained(|| handler(completion)).is_none() {
                     tracing::error!("a handler of a completion queue panicked; it stays");
                 }

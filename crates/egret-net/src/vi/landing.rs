@@ -11,7 +11,7 @@ use super::{Completion, Descriptor, Segment, ViError};
 use crate::buf::Buf;
 use crate::fault::planted;
 
-/// Where larger messages land: whoever posts receives supplies the memory, once the
+/// Where larger messages land: the poster of receives supplies the memory, once the
 /// length of a message and its tag are known.
 ///
 /// A fabric asks while it holds its locks. The answer must not call the nic, nor

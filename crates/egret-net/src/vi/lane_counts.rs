@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_cannot_have_drained_it_is_not_believed() {
+    fn impossible_drain_counts_are_ignored() {
         let mut counts = LaneCounts { sent: 5, heard: 2, ..LaneCounts::default() };
         for (low, heard) in [(6, 2), (1, 2), (4, 4), (u32::MAX, 4), (5, 5)] {
             counts.hear(low);

@@ -38,7 +38,7 @@ impl LentSlice {
 
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: `Lender` keeps the borrow alive until this object is dropped,
-        // and whoever lent it writable has given up every other access.
+        // and a lender of writable memory has given up every other access.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 

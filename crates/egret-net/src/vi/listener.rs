@@ -39,7 +39,7 @@ impl Listener {
         }))
     }
 
-    /// Has `waker` woken once when somebody connects.
+    /// Has `waker` woken once when a peer connects.
     fn wake_on_arrival(&self, waker: &Waker) {
         // Cloned and, if it is not kept, dropped outside the lock.
         let waker = waker.clone();

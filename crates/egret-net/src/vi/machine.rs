@@ -31,7 +31,7 @@
 //!
 //! `docs/design/own-fabric.md` shows how to write a whole one.
 //!
-//! The smallest machine: a nic that reaches nobody, and that nobody reaches.
+//! The smallest machine: a nic that reaches no other, and that no other reaches.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -134,7 +134,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     /// The memory that the nic exposes: the same as long as the machine lives.
     fn keys(&self) -> &Arc<Keys>;
 
-    /// Begins to listen; nobody else may listen for the same.
+    /// Begins to listen; there must be no other listener for the same.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), OpenError>;
     /// Stops to listen, and sends away who waits to be accepted.
     fn unlisten(&mut self, name: &ListenerName, after: &mut After);
-    /// Keeps `waker`, to be woken once when somebody connects to this listener. One that will
+    /// Keeps `waker`, to be woken once when a peer connects to this listener. One that will
     /// wake the same as another that is kept, or that has no listener, comes back: wakers are
     /// dropped with no lock held.
     fn wake_on_arrival(&mut self, name: &ListenerName, waker: Waker) -> Option<Waker>;
@@ -178,7 +178,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool;
     /// Closes the connection, if it is open, and completes everything outstanding.
     fn close(&mut self, conn: ConnId, after: &mut After);
-    /// Closes the connection, and forgets it: nobody has a handle to it any more.
+    /// Closes the connection, and forgets it: all handles to it were dropped.
     fn release(&mut self, conn: ConnId, after: &mut After);
     /// Why the connection is in the error state, if it is.
     fn error(&self, conn: ConnId) -> Option<ViError>;
@@ -187,7 +187,7 @@ pub trait Machine: Any + Send + fmt::Debug {
 
     /// Does what can be done without waiting.
     fn poll(&mut self, after: &mut After);
-    /// When the machine is to be polled at the latest though nothing comes. Whoever goes to sleep
+    /// When the machine is to be polled at the latest though nothing comes. A thread that goes to sleep
     /// asks once, behind [`arm`](Self::arm): a call that makes the moment an earlier one sets
     /// [`After::happened`].
     fn next_event(&self) -> Option<Instant> {
@@ -200,7 +200,7 @@ pub trait Machine: Any + Send + fmt::Debug {
         None
     }
     /// From now on what comes makes the descriptor readable; what has come before is dealt with
-    /// here. Whether there is more to do, so that nobody may sleep. [`disarm`](Self::disarm)
+    /// here. Whether there is more to do, so that no thread may sleep. [`disarm`](Self::disarm)
     /// follows in either case, and other calls may come in between.
     fn arm(&mut self, after: &mut After) -> bool {
         self.poll(after);
@@ -211,7 +211,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     fn disarm(&mut self, _woken: Woken<'_>, after: &mut After) {
         self.poll(after);
     }
-    /// The nic goes down: nobody is let in any more, and everything ends.
+    /// The nic goes down: no caller is accepted any more, and everything ends.
     fn shut(&mut self, after: &mut After);
 
     /// Whether the machine carries eager messages of this level itself, by the functions below.
@@ -299,7 +299,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     /// Sends datagrams, which lie one behind the other in `train`: each of `size` bytes, but the last,
     /// which may have fewer. In each the [edges](Self::datagram_edges) are the machine's to write, and
     /// zero when it comes for the first time. How many bytes have left, or are lost; the rest has no
-    /// room now, and comes again as the machine leaves it. Then whoever sleeps is to wait for
+    /// room now, and comes again as the machine leaves it. Then a sleeping thread is to wait for
     /// room, too, until a call finds it for all of its train.
     fn send_datagrams(
         &mut self,
@@ -355,9 +355,9 @@ pub struct EventCount(pub u64);
 /// [`Nic::fd`](super::Nic::fd) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arming {
-    /// It is not armed: something is there to look at.
+    /// The machine is not armed: something is there to poll.
     Ready,
-    /// It is armed: its descriptor is readable when something happens.
+    /// The machine is armed: its descriptor is readable when something happens.
     Armed {
         /// When it is to be disarmed at the latest.
         until: Option<Instant>,
@@ -368,7 +368,7 @@ pub enum Arming {
 /// The [module](self) has an example.
 #[derive(Debug, Clone)]
 pub enum MachineFd {
-    /// Any descriptor: whoever sleeps polls it, and the machine finds out what has come.
+    /// Any descriptor: a sleeping thread polls it, and the machine finds out what has come.
     Any(Arc<OwnedFd>),
     /// A set of the kernel's (`epoll`), level-triggered or edge-triggered, whose tokens are less
     /// than `u64::MAX`. Whoever sleeps asks it and hands in what it said, which saves a call of
@@ -391,7 +391,7 @@ pub enum Woken<'a> {
 }
 
 impl<'a> Woken<'a> {
-    /// Whether somebody has slept.
+    /// Whether a thread has slept.
     #[must_use]
     pub const fn has_slept(&self) -> bool {
         !matches!(self, Self::Awake)
@@ -467,7 +467,7 @@ pub struct NewConnection {
     pub why_isolated: Option<WhyIsolated>,
     /// The key that the other end has proven, on a fabric where it does.
     pub key: Option<PublicKey>,
-    /// Whether what the two ends say is encrypted: nobody between them can read it, or change it
+    /// Whether what the two ends say is encrypted: no host between them can read it, or change it
     /// unnoticed.
     pub is_encrypted: bool,
 }

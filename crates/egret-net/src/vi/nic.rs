@@ -141,7 +141,7 @@ impl Nic {
     /// Connects, and waits until the other side accepts.
     ///
     /// Processes start in any order, so a host that is not there and a service or tag that
-    /// nobody listens for are waited for until the deadline, which then says what was missing:
+    /// have no listener are waited for until the deadline, which then says what was missing:
     /// [`UnknownHost`](ConnectError::UnknownHost), [`NotListening`](ConnectError::NotListening),
     /// [`OtherTag`](ConnectError::OtherTag) or [`NotAccepted`](ConnectError::NotAccepted). A
     /// caller that knows that the other side must be there asks for
@@ -152,7 +152,7 @@ impl Nic {
     /// |---|---|---|
     /// | `shm` | at once: no nic of this name | at once, by the host |
     /// | `tcp` | at once, if the kernel there refuses; a machine that is silent, at the deadline | at once, by the host |
-    /// | `udp` | at the deadline: nobody says that it is not there | at once, by the host |
+    /// | `udp` | at the deadline: no answer says that it is not there | at once, by the host |
     /// | `sim` | at once: no nic of this name | at once, by the host |
     ///
     /// Another level, another secret and another user are told at once in any case.
@@ -173,7 +173,7 @@ impl Nic {
     ///
     /// # Errors
     ///
-    /// If nobody accepts within the deadline, or whatever else [`ConnectError`] names.
+    /// If the host does not accept within the deadline, or whatever else [`ConnectError`] names.
     pub fn wait_connect(
         &self,
         to: &Address,
@@ -260,7 +260,7 @@ impl Nic {
     /// Says that an event loop is about to sleep on [`fd`](Self::fd): from now on
     /// peers ring, and whatever happens makes it readable, until it is
     /// [disarmed](Self::disarm). Not if more has happened than was `seen`, which is
-    /// what the last poll answered: whoever looks between the two misses nothing. Armed
+    /// what the last poll answered: a caller that looks between the two misses nothing. Armed
     /// again it is disarmed first.
     ///
     /// A thread that waits for the nic meanwhile is woken only when the loop disarms.
@@ -339,7 +339,7 @@ pub struct ViOptions {
     pub recv_queue: Option<CompletionQueue>,
     /// Where eager messages are drained; a drain of its own if `None`.
     pub drain: Option<Drain>,
-    /// Whether to connect to somebody who listens already, or not at all; see
+    /// Whether to connect only to a host that listens already; see
     /// [`Nic::wait_connect`]. Without it a listener may come until the deadline.
     pub at_once: bool,
 }

@@ -16,7 +16,7 @@ pub struct Notices {
     /// Queues that have someone to tell: a future, a handler, a file descriptor.
     waiting: Vec<Arc<CompletionInbox>>,
     delivered: bool,
-    /// What was delivered to queues that nobody has any more.
+    /// Completions delivered to queues that were dropped.
     unwanted: Vec<Completion>,
     /// One for what is sent and one for what is received, as a rule.
     known: [Option<Arc<CompletionInbox>>; 2],

@@ -11,7 +11,7 @@ use crate::rt::GivenBack;
 /// The completion of one posted descriptor, as a future that is tied to no
 /// runtime.
 ///
-/// It has a completion queue of one place of its own. Dropping the future
+/// An operation has a completion queue of one place of its own. Dropping the future
 /// leaves the descriptor with the fabric until the operation ends, and then
 /// drops the buffers, which returns them to their pools.
 ///

@@ -30,7 +30,7 @@ pub struct NicOptions {
     pub trust: Trust,
     /// What they must prove to be trusted, and on a network to be connected at all.
     pub secret: Option<Secret>,
-    /// Who it is; a new identity if it is `None`.
+    /// The identity of the nic; `None` makes a new one.
     pub identity: Option<Identity>,
     /// Which of its connections are encrypted.
     pub encrypt: Encrypt,
@@ -79,7 +79,7 @@ impl NicOptions {
         self
     }
 
-    /// Proves this identity to every peer: whoever has a nic with it is known to be the same.
+    /// Proves this identity to every peer: the holder of a nic with it is known to be the same.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
@@ -115,7 +115,7 @@ impl NicOptions {
         }
     }
 
-    /// Who it is.
+    /// The identity of the nic; a new one if none was given.
     pub(crate) fn identity_or_new(&self) -> Identity {
         self.identity.clone().unwrap_or_else(Identity::random)
     }
@@ -155,7 +155,7 @@ pub enum Wait {
 /// [`NicOptions`] has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encrypt {
-    /// Those with other machines: all but those between loopback addresses. A network namespace
+    /// Connections with other machines: all but those between loopback addresses. A network namespace
     /// counts as a machine.
     #[default]
     BetweenMachines,

@@ -89,7 +89,7 @@ impl OverPosted {
         let (handle, is_reliable) = (Arc::clone(handle), reliability.is_reliable());
         let state = self.members.sharing(EmulatedState::default());
         let member = Arc::new(EmulatedVi { id, handle, is_reliable, state });
-        // First: what comes as soon as there is a receive has somebody to go to.
+        // First: what arrives as soon as there is a receive then has a place to go.
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
         let large: Arc<dyn DirectPlacement> = Arc::new(Large);
         for _ in 0..UNDRAINED_MAX + CREDITS {

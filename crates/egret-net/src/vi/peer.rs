@@ -10,14 +10,14 @@ impl Vi {
         &self.handle.made.peer
     }
 
-    /// The key that the other end has proven: whoever has the same is the same process, in the same
+    /// The key that the other end has proven: a peer with the same key is the same process, in the same
     /// life. `None` on fabrics where nics have no keys.
     #[must_use]
     pub fn peer_key(&self) -> Option<PublicKey> {
         self.handle.made.key
     }
 
-    /// Whether what the two ends say is encrypted: nobody between them can read it or change it
+    /// Whether what the two ends say is encrypted: no host between them can read it or change it
     /// unnoticed. Who the other end is says its [key](Self::peer_key); of nics without a secret it
     /// may be anybody. Memory of one machine, as of `shm`, is not encrypted.
     #[must_use]
@@ -26,7 +26,7 @@ impl Vi {
     }
 
     /// How far the two sides trust each other, for the life of the connection.
-    /// Who wants to cooperate or nothing looks here and drops the connection.
+    /// A program that wants cooperation or nothing looks here and drops the connection.
     #[must_use]
     pub fn trust(&self) -> Trust {
         self.handle.made.trust

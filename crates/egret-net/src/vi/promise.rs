@@ -59,7 +59,7 @@ impl ConnectPromise {
         self.above.as_ref().is_some_and(|(own, _)| Arc::ptr_eq(own, above))
     }
 
-    /// Whether nobody waits any more.
+    /// Whether the waiter is gone.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.state.as_ref().is_none_or(|state| Arc::strong_count(state) == 1)
@@ -75,7 +75,7 @@ impl ConnectPromise {
         drop(self.give(result.and_then(|made| Ok(ViHandle::new(hub?, made)))));
     }
 
-    /// Gives the answer to who waits; back, if nobody does any more.
+    /// Gives the answer to the waiter; back, if that is gone.
     fn give(&mut self, answer: Answer) -> Option<Answer> {
         let Some(state) = self.state.take().filter(|state| Arc::strong_count(state) > 1) else {
             return Some(answer);

@@ -40,7 +40,7 @@ impl CompletionQueue {
     }
 
     /// Takes a completion if one is there, and else lets the fabric make progress and looks again.
-    /// It waits for nothing but the lock of the nic, which others hold for one step at a time.
+    /// The call waits for nothing but the lock of the nic, which others hold for one step at a time.
     #[must_use]
     pub fn poll(&self) -> Option<Completion> {
         if let Some(completion) = self.inbox().take() {
@@ -92,7 +92,7 @@ impl CompletionQueue {
     /// The next completion, as a future that is tied to no runtime. Dropping
     /// it loses nothing: the completion stays in the queue for the next one.
     ///
-    /// Its poll lets the fabric make progress; whoever runs the future keeps
+    /// Its poll lets the fabric make progress; the executor of the future keeps
     /// the nic going in between, by [`Nic::block_on`](super::Nic::block_on) or
     /// by polling again when [`Nic::fd`](super::Nic::fd) is readable, which is
     /// [armed](super::Nic::arm) before each sleep.
@@ -119,7 +119,7 @@ impl CompletionQueue {
 
     /// A descriptor that is readable while completions are waiting.
     ///
-    /// Completions come when somebody drives the nic, and this descriptor does not: an event
+    /// Completions come when a thread drives the nic, and this descriptor does not: an event
     /// loop that sleeps on it alone sleeps for ever if no other thread polls or waits. A loop
     /// that is alone with its nic sleeps on the nic's descriptor,
     /// [`Nic::fd`](super::Nic::fd), which it [arms](super::Nic::arm) before each sleep, and

@@ -12,12 +12,12 @@ use crate::buf::Hidden;
 /// What the processes that may trust each other know and others do not; for
 /// [`NicOptions::secret`](super::NicOptions::secret).
 ///
-/// It never leaves the process: it is proven. It is not printed, compared in constant time, left
+/// A secret never leaves the process: it is proven. It is not printed, compared in constant time, left
 /// out of core dumps where the system allows that, and wiped when it is dropped. An empty one, which everybody has, opens no nic.
 ///
-/// One made of a text that somebody chose can be guessed. So a nic on a network proves such a one
+/// A secret made of a text that a person chose can be guessed. So a nic on a network proves such a one
 /// only to a peer whose key it knows, which [`Address::key`](super::Address::key) or the
-/// [key in a secret](Self::with_key) says. A [random](Self::random) one it proves to anybody.
+/// [key in a secret](Self::with_key) says. A [random](Self::random) one it proves to any peer.
 ///
 /// ```
 /// use egret_net::vi::Secret;
@@ -51,7 +51,7 @@ pub(crate) const SIGNATURE: usize = 16;
 const TEXT: &str = "egret1.";
 
 impl Secret {
-    /// Made of any bytes, which somebody may have chosen; the [text](Self::reveal) of a random one
+    /// Made of any bytes, which a person may have chosen; the [text](Self::reveal) of a random one
     /// is that one. Of no bytes it is [empty](Self::is_empty): what is opened with that says so,
     /// and is not opened.
     #[must_use]
@@ -64,13 +64,13 @@ impl Secret {
         })
     }
 
-    /// 32 bytes that nobody can guess.
+    /// 32 bytes that cannot be guessed.
     #[must_use]
     pub fn random() -> Self {
         Self::of_random(*random_key())
     }
 
-    /// The same secret with the key of whoever made it: of a pool, that of its registry.
+    /// The same secret with the key of its maker: of a pool, that of its registry.
     #[must_use]
     pub const fn with_key(mut self, key: PublicKey) -> Self {
         self.key = Some(key);
@@ -84,7 +84,7 @@ impl Secret {
     }
 
     /// The text by which other processes are told a random secret, with its key if it has one. It
-    /// *is* the secret: it belongs in a file that nobody else can read, or in a pipe. `None` for
+    /// *is* the secret: it belongs in a file that no other user can read, or in a pipe. `None` for
     /// one that was made of other bytes, which are not kept.
     #[must_use]
     pub fn reveal(&self) -> Option<Zeroizing<String>> {
@@ -127,7 +127,7 @@ impl Secret {
         self.is_empty
     }
 
-    /// Whether nobody can guess it: it is [random](Self::random), or was read from such a one's text.
+    /// Whether it cannot be guessed: it is [random](Self::random), or was read from such a one's text.
     #[must_use]
     pub const fn is_random(&self) -> bool {
         self.is_random
@@ -143,7 +143,7 @@ impl Secret {
         &self.bytes
     }
 
-    /// The sign by which a caller shows that it has a secret nobody can guess.
+    /// The sign by which a caller shows that it has a secret that cannot be guessed.
     pub(crate) fn sign_mac(&self) -> Hmac<Sha256> {
         self.mac(SIGN_BY_SECRET)
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_chose_is_not_random_and_not_revealed() {
+    fn a_chosen_secret_is_neither_random_nor_revealed() {
         let secret = Secret::from("correct horse");
         assert!(!secret.is_random() && secret.reveal().is_none());
         assert!(!Secret::is_damaged("correct horse"));

@@ -247,7 +247,7 @@ struct LentGuard<'a> {
 
 impl Drop for LentGuard<'_> {
     fn drop(&mut self) {
-        // A completion that nobody took holds the memory.
+        // A completion that was not taken holds the memory.
         drop(self.inbox_owner.inbox().pop());
         if !self.lender.is_returned() {
             // Everything outstanding completes before this returns.

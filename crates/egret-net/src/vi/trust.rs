@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Who may write whose memory.
+/// Whether peers may write memory of each other.
 ///
 /// A nic [asks](super::NicOptions::trust) for a level, and each of its
 /// connections [has](super::Vi::trust) one: the higher one only if both sides
@@ -44,7 +44,7 @@ pub enum WhyIsolated {
     /// The kernel does not say: `/proc` is missing or of another process
     /// namespace, a process may not be looked at, or it has ended.
     ExecutableUnknown,
-    /// One of them talks with another process than the other is: somebody in between, or each is in
+    /// One of them talks with another process than the other is: a process in between, or each is in
     /// a process namespace of its own.
     OtherProcess,
 }

@@ -70,7 +70,7 @@ fn a_nic_is_where_its_host_says() {
 }
 
 #[test]
-fn nobody_else_is_listened_to_by_accident() {
+fn unclear_hosts_listen_on_loopback_only() {
     for fabric in ["tcp", "udp"] {
         for host in ["", "a", "node7", "0", "all"] {
             let Ok(nic) = open(fabric, host) else { continue };
@@ -244,7 +244,7 @@ fn a_missing_host_is_told_at_once() {
     let hosts = [
         ("shm", "nobody-has-this-name", "no process of this machine has a nic of this name"),
         ("tcp", gone.as_str(), "Connection refused"),
-        ("sim", "nobody", "nobody answers there"),
+        ("sim", "nobody", "no host answers there"),
     ];
     for (fabric, host, said) in hosts {
         let nic = match fabric {

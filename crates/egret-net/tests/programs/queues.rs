@@ -44,7 +44,7 @@ fn a_handler_that_owns_its_connection_can_be_replaced() {
 }
 
 #[test]
-fn a_handler_that_panics_stays_and_others_are_told() {
+fn a_panicking_handler_stays_and_others_are_called() {
     let sim = Sim::new(2);
     let (a, b, here, there) = pair(&sim);
     let (other, _) = connect(&a, &b, &ViOptions::default());

@@ -215,10 +215,10 @@ fn hosts_that_never_were_are_told_from_hosts_that_do_not_listen() {
     assert!(matches!(refused("b"), ConnectError::NotListening { .. }));
     assert_eq!(
         refused("c").to_string(),
-        "host c was not reached within 100.0ms: nobody answers there"
+        "host c was not reached within 100.0ms: no host answers there"
     );
     sim.cut("b", "a");
-    assert_eq!(refused("b").to_string(), "nobody accepted b/s#1 within 100.0ms");
+    assert_eq!(refused("b").to_string(), "b/s#1 was not accepted within 100.0ms");
 }
 
 /// Each sends to its neighbour, by handlers alone.

@@ -95,7 +95,7 @@ fn a_balanced_nic_looks_then_gives_way_then_sleeps() {
 }
 
 #[test]
-fn who_waits_in_vain_looks_less_until_a_look_finds_something() {
+fn spinning_in_vain_gets_shorter_until_a_round_succeeds() {
     undisturbed(|nic| {
         for _ in 0..2 {
             assert_eq!(rounds_in_vain(&mut nic.spin())?, ROUNDS);

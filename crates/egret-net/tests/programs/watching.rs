@@ -171,7 +171,7 @@ fn what_is_there_already_is_said() {
 
 /// A thread that waits for the nic and a loop that does are both told.
 #[test]
-fn a_loop_beside_a_thread_is_told() {
+fn a_loop_beside_a_waiting_thread_is_woken() {
     for fabric in ["shm", "tcp"] {
         let nic = open(fabric, Wait::Frugal);
         let is_over = Arc::new(AtomicBool::new(false));

@@ -160,7 +160,7 @@ impl NoReply {
         }
     }
 
-    /// What has arrived. What nobody knows is no answer.
+    /// What has arrived. An unknown kind is no answer.
     pub(crate) fn of(arrived: &ArrivedFrame) -> Self {
         let mut words = [0; FrameHead::WORDS_MAX];
         let count = arrived.read_words(&mut words);
@@ -187,7 +187,7 @@ mod tests {
     use crate::frame::FrameKind;
 
     #[test]
-    fn what_travels_is_what_was_said() {
+    fn reasons_without_a_reply_are_decoded_as_encoded() {
         let all = [NoReply::Missing, NoReply::Panicked, NoReply::TooLarge { bytes: 9 }];
         for (at, why) in all.into_iter().enumerate() {
             let (handler, words) = why.to_parts();

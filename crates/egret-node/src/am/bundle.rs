@@ -150,7 +150,7 @@ impl Bundle {
         Self { core, key }
     }
 
-    /// A new endpoint, which nobody can map yet unless it has a name: see
+    /// A new endpoint, which cannot be mapped yet unless it has a name: see
     /// [`Endpoint::register`].
     #[must_use]
     pub fn endpoint(&self, tag: u64) -> Endpoint {
@@ -189,7 +189,7 @@ impl Drop for Bundle {
 }
 
 impl LinksState {
-    /// Forgets a bundle that nobody has and nothing is in.
+    /// Forgets a bundle without handles and contents.
     pub(crate) fn forget_bundle(&mut self, key: SlotKey) {
         let unused = |it: &mut BundleState| {
             let is_idle = !it.serving && it.waiting.is_empty();
@@ -200,7 +200,7 @@ impl LinksState {
         }
     }
 
-    /// The next upcall whose bundle nobody serves.
+    /// The next upcall whose bundle no thread serves.
     #[inline]
     pub(crate) fn next_job(&mut self) -> Option<Box<Upcall>> {
         if !self.left.is_empty()
@@ -223,7 +223,7 @@ impl LinksState {
         None
     }
 
-    /// Whether handlers are to be run, and nobody does so.
+    /// Whether handlers are to be run, and no thread does so.
     #[inline]
     pub(crate) fn has_jobs(&self) -> bool {
         !self.upcalls.is_empty() || !self.left.is_empty()
@@ -276,7 +276,7 @@ impl LinksState {
                 continue;
             };
             bundle.prepare(&mut upcall);
-            // Nobody serves the bundle, and others wait for it.
+            // No thread serves the bundle, and others wait for it.
             if upcall.handling.is_apart && !bundle.waiting.is_empty() {
                 self.left.push_front(key);
             }

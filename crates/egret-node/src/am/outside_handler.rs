@@ -21,9 +21,9 @@ pub(crate) enum DrivingThread {
     No,
     /// The thread [serves](crate::Links::serve).
     Lent,
-    /// It is the background thread, and drives.
+    /// The thread is the background thread, and drives.
     OnDuty,
-    /// It was the background thread, until the standby took over.
+    /// The thread was the background thread, until the standby took over.
     Relieved,
     /// The thread has what it waited for, and runs one handler that is due before it returns.
     Leaves,

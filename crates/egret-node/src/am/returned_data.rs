@@ -4,7 +4,7 @@
 //! which is not answered is gone from there when it has arrived, so it is sent back: among the
 //! answers with data, when the sender takes it. Until it goes it is held by the flow it came by.
 //!
-//! Whoever holds such data waits for memory of the other side. So that no two sides wait for each
+//! A node that holds such data waits for memory of the other side. So that no two sides wait for each
 //! other, nor several in a circle, data gives way when somebody waits to answer this side, perhaps
 //! with such data: it goes back without its bytes.
 
@@ -65,7 +65,7 @@ impl LinksState {
         self.give_way();
     }
 
-    /// Whether somebody waits for memory of this side to answer.
+    /// Whether the peer waits for memory of this side to answer.
     fn are_answers_waiting(&self) -> bool {
         let answers =
             |id: FlowId| matches!(self.inflows.place(id), Some((_, InflowKey::Replies(_))));

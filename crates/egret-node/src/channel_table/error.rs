@@ -33,7 +33,7 @@ pub enum ChannelError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The channel was not opened: the host accepts no channels by this name.
-    #[error("channel {name:?} to {host}: nobody accepts channels by this name there")]
+    #[error("channel {name:?} to {host}: no listener accepts channels by this name there")]
     NoListener {
         /// The host.
         host: String,
@@ -100,7 +100,7 @@ pub enum ChannelError {
         most: u64,
     },
     /// The message was posted and withdrawn before it was sent, or never posted.
-    #[error("the message was withdrawn before it had gone")]
+    #[error("the program withdrew the message before it was sent")]
     Withdrawn,
     /// The link ended while the message was written.
     #[error("{why} ({})", fate_text(*fate))]
@@ -138,7 +138,7 @@ pub enum ChannelError {
         missing: usize,
     },
     /// The next part is not an array of such elements.
-    #[error("a part of {bytes} bytes is no array of elements of {element}")]
+    #[error("a part of {bytes} bytes is not a whole number of elements of {element}")]
     NotWhole {
         /// Bytes of the part.
         bytes: usize,
@@ -146,7 +146,7 @@ pub enum ChannelError {
         element: usize,
     },
     /// The message is larger than its reader accepts, and was skipped. The next is not affected.
-    #[error("a message of {bytes} bytes or more, and at most {most} are taken")]
+    #[error("the message has {bytes} bytes or more, and the reader takes at most {most}")]
     MessageTooLarge {
         /// Bytes of the message that have come.
         bytes: u64,
@@ -154,7 +154,7 @@ pub enum ChannelError {
         most: u64,
     },
     /// No channel was opened, or no message or part has come, in time.
-    #[error("nothing has come within {waited:?}")]
+    #[error("no channel, message or part has arrived within {waited:?}")]
     ReadTimedOut {
         /// How long this side waited.
         waited: Duration,

@@ -64,13 +64,13 @@ pub(crate) enum MessageBegin {
 
 // How a peer breaks the rules of channels, in the words that it is told.
 
-/// It aborts what has not begun.
+/// The peer aborts a message that has not begun.
 pub(super) const ABORT_OUTSIDE: &str = "the abort of a message that had not begun";
 /// The channel ends within a message.
 pub(super) const END_INSIDE: &str = "the end of a channel within a message";
 /// Something comes after the end.
 pub(super) const AFTER_END: &str = "a part after the end of its channel";
-/// It opens a channel that is open.
+/// The peer opens a channel that is open.
 pub(super) const TWICE: &str = "a channel that is open is opened again";
 /// There is no such channel.
 pub(super) const NO_CHANNEL: &str = "a frame for a channel that there is not";
@@ -190,7 +190,7 @@ impl ChannelInflow {
         }
     }
 
-    /// Nobody will read any more. Whether the writer does not know.
+    /// Ends the reading. Whether the writer must still be told.
     pub(crate) fn stop(&mut self) -> bool {
         if std::mem::replace(&mut self.stopped, true) {
             return false;

@@ -154,7 +154,7 @@ impl ChannelOutflow {
         }
     }
 
-    /// Nobody reads any more. What waits is dropped, and the channel ends.
+    /// The reader was dropped: drops what waits and ends the channel.
     pub(crate) fn stop(&mut self) {
         if std::mem::replace(&mut self.stopped, true) || self.is_over() {
             return;

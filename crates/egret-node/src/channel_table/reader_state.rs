@@ -142,7 +142,7 @@ impl ReaderState {
         self.incoming.stop() && self.is_live()
     }
 
-    /// Whether nobody can ask for anything of it, and nothing comes for it, any more.
+    /// Whether no handle can ask for anything of it, and nothing comes for it, any more.
     pub(super) const fn is_done(&self) -> bool {
         self.abandoned && (self.incoming.is_ended() || self.died.is_some())
     }

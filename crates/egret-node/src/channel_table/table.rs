@@ -42,7 +42,7 @@ pub(crate) enum ChannelOutput {
     Bulk(Descriptor),
 }
 
-/// Who accepts the channels of a name.
+/// The listener that accepts the channels of a name.
 #[derive(Debug)]
 struct ChannelListenerState {
     backlog: usize,
@@ -78,7 +78,7 @@ impl ChannelTable {
         self.out.push_back((link, ChannelOutput::Control(LinkControl::Channel(control))));
     }
 
-    /// Begins a channel to whoever accepts those of `name` at the other end of a link.
+    /// Begins a channel to the listener of `name` at the other end of a link.
     pub(crate) fn open(&mut self, link: SlotKey, name: &str) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -130,7 +130,7 @@ impl ChannelTable {
         }
     }
 
-    /// Accepts channels of a name from now on. `false`: somebody does already.
+    /// Accepts channels of a name from now on. `false`: there is a listener already.
     pub(crate) fn listen(&mut self, name: &str, backlog: usize) -> bool {
         let free = !self.listeners.contains_key(name);
         if free {
@@ -141,7 +141,7 @@ impl ChannelTable {
         free
     }
 
-    /// The listener's handle is gone, and nobody will read what waits for it.
+    /// The listener's handle was dropped: refuses what waits for it.
     pub(crate) fn unlisten(&mut self, name: &str, inflows: &mut Inflows) {
         let Some(listening) = self.listeners.remove(name) else { return };
         listening.waiting.into_iter().for_each(|slot| self.drop_reader(slot, inflows));
@@ -235,7 +235,7 @@ impl ChannelTable {
         Ok(())
     }
 
-    /// Frames for who is not there any more are late, and nobody's fault.
+    /// Frames for a channel that has ended are late, and no violation.
     fn for_writer(&mut self, link: SlotKey, number: u64, hear: impl FnOnce(&mut WriterState)) {
         if let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) {
             hear(writing);
@@ -346,7 +346,7 @@ impl ChannelTable {
     }
 }
 
-/// Remembers whom to wake.
+/// Remembers the waker to wake.
 pub(super) fn remember(place: &mut Option<DeferredWaker>, waker: Option<&Waker>) {
     if let Some(waker) = waker
         && place.as_ref().is_none_or(|known| !known.is(waker))

@@ -157,7 +157,7 @@ impl WriterState {
     }
 
     pub(super) fn died(&mut self, why: &LinkError) {
-        // Nobody sends what waits, and its memory is its owner's again.
+        // What waits is not sent, and its memory is its owner's again.
         self.outgoing(ChannelOutflow::stop);
         self.died = Some(why.clone());
         self.posts.died(why);
@@ -200,7 +200,7 @@ impl WriterState {
         self.feed();
     }
 
-    /// Whether nobody can ask for anything of it any more.
+    /// Whether no handle can ask for anything of it any more.
     pub(super) fn is_done(&self) -> bool {
         let over = match &self.phase {
             WriterPhase::Opening => false,
@@ -215,7 +215,7 @@ impl WriterState {
         self.link
     }
 
-    /// Remembers whom to wake when something happens to it.
+    /// Remembers the waker to wake when something happens to it.
     pub(crate) fn wait(&mut self, waker: Option<&Waker>) {
         remember(&mut self.waker, waker);
     }

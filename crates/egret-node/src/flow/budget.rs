@@ -1,4 +1,4 @@
-//! Who may send this node how many bytes; and, with messages for bytes, how many messages.
+//! The bytes that each peer may send this node; and, with messages for bytes, the messages.
 //!
 //! What was granted and is not free again is *held* by a flow: credit that its sender has not
 //! used, bytes under way, and bytes that the reader has not taken. `held + free == total`, always.
@@ -49,13 +49,13 @@ pub struct FlowBudget {
     peers: BTreeMap<PeerId, u64>,
     /// Of that, within the shares of the peers.
     within: u64,
-    /// Who asked for more than its share, in that order.
+    /// Flows that asked for more than their share, in that order.
     waiting: VecDeque<FlowId>,
     /// Granted in turn, and not told yet.
     granted: VecDeque<(FlowId, u64)>,
 }
 
-/// By whom flows come. The number says nothing but who is the same.
+/// The peer of a flow. Equal numbers are the same peer; they say nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
 
@@ -282,7 +282,7 @@ impl FlowBudget {
         self.look(flow).held
     }
 
-    /// What nobody holds.
+    /// The bytes that no flow holds.
     #[must_use]
     pub const fn free(&self) -> u64 {
         self.free
@@ -473,7 +473,7 @@ impl FlowBudget {
 const SHARE: u64 = 64;
 /// A flow that holds more from the start leaves others all but this part of what is nobody's.
 const PART: u64 = 4;
-/// It is granted more when this part of its window is gone.
+/// A flow is granted more when this part of its window is gone.
 const BATCH: u64 = 4;
 
 /// How a [`FlowBudget`] is shared out.

@@ -11,17 +11,17 @@ egret_net::faults! {
         Leaky,
         /// A flow may hold whatever is free.
         Greedy,
-        /// Who asks gets more, whether it is read or not.
+        /// A flow that asks gets more, whether it is read or not.
         Stuffed,
         /// What was guaranteed is not set aside.
         Unreserved,
-        /// Who is first takes the shares of others.
+        /// The first peer takes the shares of others.
         Unshared,
         /// A piece of any size is waited for.
         Believed,
         /// What others hold makes a piece too large that its sender's share has room for.
         Floored,
-        /// Nobody looks whether a peer had credit for what it sends.
+        /// The credit of a peer for what it sends is not checked.
         Unchecked,
         /// A writer does not look at its credit.
         Spendthrift,

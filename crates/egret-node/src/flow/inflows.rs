@@ -42,21 +42,21 @@ struct Inflow {
     used: u64,
     /// The sender was asked for what it does not use, and granted nothing since.
     recalled: bool,
-    /// It was granted what a piece needs, and nothing has come since. That is not asked back: what
+    /// The flow was granted what a piece needs, and nothing has come since. That is not asked back: what
     /// is asked back as soon as it is granted crosses what the sender asks for next, and neither
     /// piece would ever be sent.
     promised: bool,
-    /// It is granted nothing any more.
+    /// The flow is granted nothing any more.
     stopped: bool,
 }
 
 // How a peer breaks the rules of flows: the texts that it is sent.
 
-/// It sends without credit.
+/// The peer sends without credit.
 pub(crate) const NO_CREDIT: &str = "it sent more than its credit";
-/// It asks for a place in the flow that it cannot have reached.
+/// The peer asks for a place in the flow that it cannot have reached.
 pub(crate) const WANTS_TOO_FAR: &str = "it asked for credit beyond what it can have sent";
-/// It gives back more credit than it has.
+/// The peer returns more credit than it has.
 pub(crate) const NOT_UNUSED: &str = "it returned more credit than it had";
 
 impl Inflows {
@@ -170,7 +170,7 @@ impl Inflows {
         self.out.push_back((id, ReceiverNotice::Grant { bytes }));
     }
 
-    /// Nobody takes what comes: no more is granted.
+    /// Stops a flow whose data is not taken: no more is granted.
     pub(crate) fn stop(&mut self, id: FlowId) {
         if !std::mem::replace(&mut self.flow(id).stopped, true) {
             self.budget.retire(id, 0);

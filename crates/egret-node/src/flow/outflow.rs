@@ -84,7 +84,7 @@ impl Outflow {
     ///
     /// # Errors
     ///
-    /// If it refuses what nobody asked for.
+    /// If it refuses what was not asked for.
     pub(crate) fn hear(&mut self, tell: ReceiverNotice) -> Result<Option<NeverFits>, &'static str> {
         match tell {
             ReceiverNotice::Grant { bytes } => {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_more_gives_back_what_it_has_and_asks_again() {
+    fn a_recalled_flow_returns_credit_and_asks_again() {
         let mut flow = Outflow::new(1000);
         flow.push(bulk(5_000));
         let want = SenderNotice::Want { upto: cost(5_000), len: 5_000 };

@@ -188,7 +188,7 @@ fn one_of_a_hundred_runs() {
 }
 
 #[test]
-fn whoever_stalls_holds_up_nobody() {
+fn a_stalled_flow_does_not_hold_up_others() {
     one_of_a_hundred_runs();
 }
 
@@ -247,7 +247,7 @@ fn what_is_wanted_comes_in_turn_and_holds_up_nobody_who_wants_less() {
     ledger.adds_up();
 }
 
-fn who_is_not_read_gets_two_pieces() {
+fn a_flow_that_is_not_read_gets_at_most_four_pieces() {
     let mut ledger = Ledger::new(FlowTerms::default());
     let at = ledger.open().unwrap();
     let granted = (0..100).filter(|_| ledger.want(at, MIB).is_ok_and(|more| more > 0)).count();
@@ -258,11 +258,11 @@ fn who_is_not_read_gets_two_pieces() {
 
 #[test]
 fn wants_do_not_fill_the_memory_of_a_reader_that_does_not_read() {
-    who_is_not_read_gets_two_pieces();
+    a_flow_that_is_not_read_gets_at_most_four_pieces();
 }
 
 #[test]
-fn nobody_is_let_in_without_the_guarantee() {
+fn a_flow_without_the_guarantee_is_refused() {
     let mut ledger = Ledger::new(FlowTerms::of(MIB));
     for _ in 0..64 {
         ledger.open().unwrap();
@@ -310,7 +310,7 @@ fn a_piece_within_its_share_fits() {
 }
 
 #[test]
-fn nobody_takes_the_share_of_another() {
+fn shares_of_other_peers_stay_free() {
     one_peer_takes_all();
     a_piece_within_its_share_fits();
     let half = FlowTerms::of(MIB).shared_by(16);
@@ -335,7 +335,7 @@ fn checks_find_planted_faults() {
         (Fault::Unreserved, any_sequence),
         (Fault::Greedy, one_of_a_hundred_runs),
         (Fault::Believed, what_never_fits),
-        (Fault::Stuffed, who_is_not_read_gets_two_pieces),
+        (Fault::Stuffed, a_flow_that_is_not_read_gets_at_most_four_pieces),
     ];
     any_sequence();
     for (fault, scene) in faults {

@@ -9,20 +9,20 @@ use egret_stream::Wire;
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) enum ChannelControl {
-    /// A channel to whoever accepts them by this name.
+    /// A channel to the listener of this name.
     Open { number: u64, name: String },
-    /// It is there: its parts go to `slot`, and may cost so much.
+    /// The channel is open: its parts go to `slot`, and may cost so much.
     Opened { number: u64, slot: u32, credit: u64 },
-    /// It is not.
+    /// The channel was refused.
     Refused { number: u64, why: ChannelRefusal },
-    /// Nobody reads any more.
+    /// The reader was dropped.
     Stop { number: u64 },
 }
 
 /// Why a channel is refused; `ChannelError` has the texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Wire)]
 pub(crate) enum ChannelRefusal {
-    /// Nobody accepts channels by this name.
+    /// No listener accepts channels by this name.
     NoListener,
     /// As many channels wait to be accepted as may.
     Backlog,

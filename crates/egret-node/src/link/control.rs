@@ -16,7 +16,7 @@ pub(crate) enum LinkControl {
     Map(MapRequest),
     /// The endpoint is there.
     Mapped(Mapped),
-    /// It is not.
+    /// The mapping was refused.
     NotMapped { number: u32, why: NotMapped },
     /// The mapping is given up; nothing of it is under way.
     Unmap { slot: u32 },
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_too_long_is_no_frame() {
+    fn cut_or_too_long_control_is_refused() {
         let hello = LinkHello { version: 1, link: 2, incarnation: 3, host: "a".into() };
         let bytes = LinkControl::Hello(hello).to_bytes();
         for len in 0..bytes.len() {

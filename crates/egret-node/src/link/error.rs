@@ -58,7 +58,7 @@ pub enum LinkError {
         why: String,
     },
     /// This side closed the link.
-    #[error("the link was closed on this side")]
+    #[error("this side closed the link")]
     Closed,
     /// The peer broke the protocol, and this side ended the link.
     #[error("{peer} was cut off: {why}")]
@@ -69,7 +69,7 @@ pub enum LinkError {
         why: String,
     },
     /// The peer made another link, in a new life or because its side of this link had died.
-    #[error("{peer} has made a new link")]
+    #[error("{peer} has made a new link in place of this one")]
     Replaced {
         /// Host of the peer.
         peer: String,
@@ -124,7 +124,7 @@ pub enum LinkError {
     InHandler,
     /// The [path](crate::Path) has ended, mostly with its link, for the reason inside.
     /// [`Links::wait_path`](crate::Links::wait_path) makes another.
-    #[error("the path is no more: {0}")]
+    #[error("the path has ended: {0}")]
     PathEnded(Box<Self>),
     /// The message has more bytes than a message of a [path](crate::Path) can have.
     #[error("a message of {len} bytes; one of a path has at most {max}")]
@@ -139,7 +139,7 @@ pub enum LinkError {
     Listen(#[from] OpenError),
     /// The links of the nic were not opened: the nic has no reliable level, and links lose nothing.
     /// A fabric that loses messages opens nics with a [window](egret_net::fabric::window).
-    #[error("the nic has no reliable level")]
+    #[error("the nic has no reliable level, which links need")]
     Unreliable,
     /// The links of the nic were not opened: the operating system gives no thread to drive them in
     /// the background.

@@ -8,11 +8,11 @@ use crate::am::BundleState;
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinksAccount {
-    /// Bytes of the budget that nobody holds.
+    /// Free bytes of the budget.
     pub free: u64,
-    /// All of them.
+    /// All bytes of the budget.
     pub budget: u64,
-    /// Who holds some.
+    /// Flows that hold bytes.
     pub flows: u64,
     /// Links that live.
     pub links: usize,

@@ -1,6 +1,6 @@
 //! The hosts that may have a link.
 //!
-//! Links are open to everybody whom the nic lets connect, until they are
+//! Links are open to every peer that the nic lets connect, until they are
 //! [closed](super::Links::close_to_strangers): from then on only hosts have one that are listed,
 //! and only with the key that they are listed with. Whoever calls before it is listed waits for
 //! that, as long as a hello may take; a node may hear of a member from the member itself first.
@@ -96,7 +96,7 @@ impl AllowList {
         self.listed.get(host).is_some_and(|known| known.is_called_only)
     }
 
-    /// Whether a host is listed as that of whoever has proven this key.
+    /// Whether a host is listed with this proven key.
     fn has_host(&self, host: &str, key: Option<PublicKey>) -> bool {
         key.is_some() && self.is_listed(host, key) || planted(Fault::AnyKey)
     }

@@ -1,4 +1,4 @@
-//! The threads that drive the links when nobody waits.
+//! The threads that drive the links when no other thread waits.
 //!
 //! One is on duty: it drives while no other thread does. While it is
 //! [outside](crate::am::Request::outside) of a handler, which may last, a second thread stands by, looks now and then,
@@ -86,7 +86,7 @@ impl BackgroundThreads {
         }
     }
 
-    /// Sees to it that somebody stands by. Whether there is such a thread.
+    /// Ensures that a thread stands by. Whether there is such a thread.
     #[inline]
     pub(crate) fn has_standby(self: &Arc<Self>, core: &Arc<LinksCore>) -> bool {
         self.roster.has_standby() || self.find_standby(core)

@@ -66,7 +66,7 @@ impl Links {
                 break None;
             }
         };
-        // Who has the waker still wakes nobody any more.
+        // A waker that is still held wakes no thread any more.
         woken.is_set.store(true, Ordering::Release);
         output
     }

@@ -63,7 +63,7 @@ impl LinksCore {
         }
     }
 
-    /// Ends the link with whoever has proven this key at a host.
+    /// Ends the link with the peer that has proven this key at a host.
     pub(crate) fn end_link_of(&self, host: &str, key: PublicKey, why: &str) {
         self.state.with(|state| state.end_links_of(host, key, why));
         self.nic.wake();
@@ -149,7 +149,7 @@ impl LinksState {
         Some(if is_said { parting.end } else { parting.say })
     }
 
-    /// Ends the links with whoever has proven this key at a host and has failed, and what is being
+    /// Ends the links with the peer that has proven this key at a host and has failed, and what is being
     /// made unless the host is another's by now.
     fn end_links_of(&mut self, host: &str, key: PublicKey, why: &str) {
         if self.allowed.is_called_only(host) {

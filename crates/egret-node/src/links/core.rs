@@ -29,7 +29,7 @@ pub(crate) struct LinksCore {
     /// The drain of the messages of all paths.
     pub(super) path_drain: Drain,
     pub(crate) state: StateLock,
-    /// Who drives.
+    /// The role of the thread that drives.
     pub(crate) driving_role: DrivingRole,
     /// The background threads, which drive while no other thread does.
     pub(crate) crew: Arc<BackgroundThreads>,

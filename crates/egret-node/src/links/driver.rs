@@ -399,7 +399,7 @@ impl LinksCore {
         }
     }
 
-    /// Drives while nobody else does, until it is asked to leave or `until`. Whether it could.
+    /// Drives while no other thread does, until it is asked to leave or `until`. Whether it could.
     pub(super) fn drive_behind(self: &Arc<Self>, until: Instant) -> bool {
         let (mut seen, mut has_driven) = (EventCount(0), false);
         let spins = self.nic.fd().is_none() && !rt::is_simulated();
@@ -489,7 +489,7 @@ impl HandlersDue {
 /// What came of sitting.
 enum RoleWaitResult<'a, T> {
     Found(T),
-    /// It is time to look again, perhaps with the role.
+    /// The caller must look again, perhaps with the role.
     Role(Option<RoleGuard<'a>>),
     Stopped(WaitStopped),
 }

@@ -29,7 +29,7 @@ impl StateLock {
     }
 }
 
-/// Tells whom calls of the nic concern, when it is dropped.
+/// Delivers what calls of the nic have caused, when it is dropped.
 struct NotifyNic<'a>(&'a NicLocked<LinksState>);
 
 impl Drop for NotifyNic<'_> {

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_woken_while_polled_is_polled_again() {
+    fn a_task_woken_while_polled_is_polled_again() {
         let polls = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&polls);
         let task = Task::new(poll_fn(move |context| {

@@ -387,7 +387,7 @@ impl NodeHandle {
         best.map_or_else(|| unreachable!("it has a fabric"), |(_, links)| links)
     }
 
-    /// Has a task woken when something happens in the pool, or somebody
+    /// Has a task woken when something happens in the pool, or a thread
     /// [says](Self::tell_changed) that something else has changed. The task looks at what it waits
     /// for behind this call.
     pub fn wake_when_changed(&self, context: &Context<'_>) {

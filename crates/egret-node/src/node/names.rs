@@ -58,7 +58,7 @@ impl RegistryRequests<'_> {
         self.ask(&unbind(name, bytes), RegistryAnswer::unbound)
     }
 
-    /// See [`NodeHandle::bound`]; waits so long for somebody to bind the name. The registry does not
+    /// See [`NodeHandle::bound`]; waits so long for the name to be bound. The registry does not
     /// wait longer than a year, which is what [`Deadline::UntilDead`] means to it.
     pub fn bound(self, name: &str, wait: impl Into<Deadline>) -> RegistryReply<Option<Binding>> {
         let wait_ms = ms(wait.into());
@@ -101,7 +101,7 @@ impl NodeHandle {
     ///
     /// # Errors
     ///
-    /// If somebody has the name.
+    /// If the name is bound already.
     pub fn bind(&self, name: &str, bytes: &[u8]) -> Result<(), NodeError> {
         let ask =
             RegistryQuestion::Bind { name: name.to_owned(), bytes: bytes.to_vec(), replace: false };
@@ -109,7 +109,7 @@ impl NodeHandle {
         bound.map_err(|why| why.of(name))
     }
 
-    /// As [`bind`](Self::bind), and takes the name from whoever has it.
+    /// As [`bind`](Self::bind), and takes the name from its owner.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl NodeHandle {
         self.watch().owe(&unbind(name, bytes));
     }
 
-    /// What a name stands for, if somebody has bound it.
+    /// What a name stands for, if it is bound.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl NodeHandle {
         self.ask(&ask, self.deadline()).and_then(RegistryAnswer::bound_now)
     }
 
-    /// As [`bound`](Self::bound), and says why nobody has bound the name.
+    /// As [`bound`](Self::bound), and says why the name is not bound.
     ///
     /// # Errors
     ///
@@ -156,15 +156,15 @@ impl NodeHandle {
         self.find_bound(name, Deadline::NOW, self.deadline())
     }
 
-    /// Waits until somebody has bound a name. One that was [taken back](Self::unbind) may be bound
-    /// again, and is waited for as one that nobody had; [`try_bound`](Self::try_bound) does not wait.
+    /// Waits until a name is bound. One that was [taken back](Self::unbind) may be bound
+    /// again, and is waited for as one that was never bound; [`try_bound`](Self::try_bound) does not wait.
     ///
     /// # Errors
     ///
-    /// If nobody does within the deadline ([`NotBound`](NodeError::NotBound), which names the node that
+    /// If that does not happen within the deadline ([`NotBound`](NodeError::NotBound), which names the node that
     /// has taken it back, if one has). At once if the node that had the name last is gone
-    /// ([`OwnerGone`](NodeError::OwnerGone)), until somebody binds it or that rank is joined again;
-    /// and if nobody ever had it and all other nodes of the pool are gone
+    /// ([`OwnerGone`](NodeError::OwnerGone)), until it is bound again or that rank is joined again;
+    /// and if it was never bound and all other nodes of the pool are gone
     /// ([`NobodyLeft`](NodeError::NobodyLeft)): what this node binds by itself it need not wait for.
     pub fn wait_bound(
         &self,
@@ -330,7 +330,7 @@ fn ms(wait: Deadline) -> u64 {
     u64::try_from(time.min(LONG).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How long the registry may take to say why nobody has bound a name in time.
+/// How long the registry may take to say why a name was not bound in time.
 const ANSWER: Duration = Duration::from_millis(100);
 /// The longest wait that is sent: for ever.
 const LONG: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -182,7 +182,7 @@ fn nic_options(
     let settings = &config.settings;
     let host = match fabric {
         "tcp" | "udp" => listen(settings)?,
-        // Nobody can have taken a name before that nobody can guess.
+        // A name that cannot be guessed cannot have been taken before.
         _ => format!("egret-{:016x}", rt::random()),
     };
     let wait: Wait = settings.needed(SettingKey::Wait)?;
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_can_take_the_name_of_a_nic_before_the_node_does() {
+    fn names_of_shm_nics_are_random() {
         let config = Config::new("p");
         let host = || nic_options(&config, "shm", &Identity::random()).unwrap().host;
         let names: BTreeSet<_> = (0..64).map(|_| host()).collect();

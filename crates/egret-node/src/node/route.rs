@@ -37,7 +37,7 @@ impl Route {
     }
 
     /// Whether a connection that was accepted is with that node, which alone can prove its key. A
-    /// nic accepts whoever has the secret of the pool, member or not.
+    /// nic accepts any process with the secret of the pool, member or not.
     #[must_use]
     pub fn is_with(&self, vi: &Vi) -> bool {
         vi.peer_key() == self.key

@@ -25,7 +25,7 @@ pub(crate) struct PoolWatch {
     following: OnceLock<RegistryFollow>,
     /// Requests that wait for room in the window.
     owed: Mutex<VecDeque<Vec<u8>>>,
-    /// Who waits for a change.
+    /// Wakers of the tasks and threads that wait for a change.
     waiting: Mutex<WakerList>,
 }
 
@@ -113,7 +113,7 @@ impl PoolWatch {
             let Some(ask) = self.owed.lock().pop_front() else { return true };
             let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
             let sent = match deadline {
-                // Where nobody waits, no handlers run.
+                // Where no thread waits, no handlers run.
                 Deadline::NOW => asks.try_request(message).map_err(|unsent| unsent.why),
                 deadline => asks.wait_request(message, deadline),
             };
@@ -198,7 +198,7 @@ impl PoolWatch {
         }
     }
 
-    /// Who is no member any more may not.
+    /// Removes nodes that are no members any more from the allow lists.
     fn disallow(&self, gone: &[Member]) {
         for member in gone {
             self.at_each(member, |links, host| links.disallow(host, member.key()));
@@ -222,7 +222,7 @@ impl PoolWatch {
             here.for_each(|(_, links)| match key {
                 Some(key) => links.end_link_of(&offer.host, *key, why),
                 None if links.nic().key().is_none() => links.end_link(&offer.host, why),
-                // Nobody without a key has a link there.
+                // No node without a key has a link there.
                 None => {}
             });
         }

@@ -55,7 +55,7 @@ pub enum NodeError {
     },
     /// Another node has bound the name.
     #[error(
-        "node {owner} has bound {name:?} already; `rebind` takes a name from whoever has it, and one that is \
+        "node {owner} has bound {name:?} already; `rebind` takes a name from its owner, and one that is \
          dropped or taken back (`unbind`) is free"
     )]
     NameTaken {
@@ -64,20 +64,20 @@ pub enum NodeError {
         /// The node that has bound it.
         owner: NodeId,
     },
-    /// Nobody has bound the name.
+    /// The name is not bound.
     #[error("{}", not_bound(name, *waited, *withdrawn_by))]
     NotBound {
         /// The name.
         name: String,
         /// How long was to be waited: not at all by who only [looks](crate::node::NodeHandle::try_bound).
         waited: Duration,
-        /// Who had the name last, is a member still, and has taken the name back: by
+        /// The last owner of the name, if it is a member still and has taken the name back: by
         /// [`unbind`](crate::node::NodeHandle::unbind), or because what it stood for was dropped.
         withdrawn_by: Option<NodeId>,
     },
-    /// Nobody has bound the name, and the node that had it last is gone.
+    /// The name is not bound, and the node that had it last is gone.
     #[error(
-        "nobody has bound {name:?} since node {owner}, which had, is gone: {fate}; the name is there \
+        "{name:?} is not bound: node {owner}, which had bound it, is gone: {fate}; the name is there \
          again when another node binds it, or rank {} joins again and does", owner.rank
     )]
     OwnerGone {
@@ -88,8 +88,8 @@ pub enum NodeError {
         /// How that node came to be gone.
         fate: Departure,
     },
-    /// Nobody has bound the name, and all other nodes of the pool are gone.
-    #[error("nobody has bound {name:?}, and all other nodes of the pool are gone")]
+    /// The name is not bound, and all other nodes of the pool are gone.
+    #[error("{name:?} is not bound, and all other nodes of the pool are gone")]
     NobodyLeft {
         /// The name.
         name: String,
@@ -113,7 +113,7 @@ pub enum NodeError {
         waited: Duration,
     },
     /// Nothing has happened in the pool within the deadline.
-    #[error("nothing has happened for {waited:?}")]
+    #[error("no event has arrived for {waited:?}")]
     NoEvent {
         /// How long was waited.
         waited: Duration,
@@ -149,11 +149,11 @@ impl From<RegistryRefusal> for NodeError {
     }
 }
 
-/// What is known of a name that nobody has.
+/// What is known of a name that is not bound.
 fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> String {
     let before = match withdrawn_by {
         Some(node) => format!(
-            "node {node} had the name and has withdrawn it, and nobody has bound it again since"
+            "node {node} had the name and has withdrawn it, and no node has bound it again since"
         ),
         None => "no node has published the name so far".to_owned(),
     };
@@ -164,7 +164,7 @@ fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> Stri
         );
     }
     format!(
-        "nobody has bound {name:?} within {waited:?}: {before}; see whether the node that is to bind it runs, and \
+        "no node has bound {name:?} within {waited:?}: {before}; see whether the node that is to bind it runs, and \
          spells it so, or wait longer"
     )
 }
@@ -172,7 +172,7 @@ fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> Stri
 /// Why the registry refuses what a node asks: the cause inside of [`NodeError::Refused`] and
 /// [`JoinError::Refused`](crate::node::JoinError::Refused).
 ///
-/// It is sent as it is: the order of its variants is part of the protocol. [`NodeError`] has an example.
+/// A refusal is sent as it is: the order of its variants is part of the protocol. [`NodeError`] has an example.
 ///
 /// ```
 /// use egret_node::node::{JoinError, RegistryRefusal};
@@ -240,7 +240,7 @@ pub enum RegistryRefusal {
         /// The most that the registry takes.
         most: u64,
     },
-    /// The key has had a life in this pool: whoever has left or died comes back with a new one.
+    /// The key has had a life in this pool: a node that has left or died comes back with a new one.
     KeyUsed {
         /// The node whose key it was.
         by: NodeId,

@@ -26,7 +26,7 @@ use crate::link::LinkError;
 #[derive(Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// Somebody chose the secret, and it does not say which key the registry has: whoever answers
+    /// A person chose the secret, and it does not say which key the registry has: whoever answers
     /// at its address could guess the secret.
     #[error(
         "somebody chose this secret, and whoever answers at {address} could guess it: it is proven to a \
@@ -203,7 +203,7 @@ pub enum JoinError {
     SecretOwner {
         /// The file.
         path: PathBuf,
-        /// The user whom the file belongs to.
+        /// The user that owns the file.
         owner: u32,
         /// The user of this process.
         user: u32,
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_join_is_told_what_helps() {
+    fn join_errors_say_what_helps() {
         let text = |why: ConnectError| {
             let why = MessageError::NoLink(LinkError::Connect(why));
             JoinError::NoRegistry { address: "a:1".to_owned(), why }.to_string()

@@ -30,7 +30,7 @@ pub struct Properties {
     pub remote_memory: bool,
     /// Whether only nodes on one machine can meet there.
     pub same_machine: bool,
-    /// Whether nobody else can read what is sent: not the machines and the wires in between,
+    /// Whether no other host can read what is sent: not the machines and the wires in between,
     /// nor other users of this one.
     pub private: bool,
     /// Whatever else there is to say.
@@ -64,7 +64,7 @@ impl Properties {
         }
     }
 
-    /// Those of a fabric of this project, or of a network with these limits.
+    /// The properties of a fabric of this project, or of a network with these limits.
     pub(crate) fn of(fabric: &str, limits: &Limits) -> Self {
         let reliable = limits.offers(Reliability::Delivery);
         let network =
@@ -166,7 +166,7 @@ impl Property {
     pub const REMOTE_MEMORY: Self = Self::is("remote_memory");
     /// Is for nodes of one machine.
     pub const SAME_MACHINE: Self = Self::is("same_machine");
-    /// Nobody else can read.
+    /// No other process can read.
     pub const PRIVATE: Self = Self::is("private");
 
     /// Any other.

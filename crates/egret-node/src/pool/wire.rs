@@ -45,19 +45,19 @@ pub(crate) enum RegistryAnswer {
     Welcome { id: NodeId, size: u32, heard_ms: u64 },
     /// Events, from this entry of the log on.
     Events { first: u64, entries: Vec<LogEntry> },
-    /// It was done.
+    /// The request was carried out.
     Done,
     /// The owner of a name, and the bytes it is bound to.
     Bound { owner: NodeId, bytes: Vec<u8> },
-    /// Nobody has bound the name.
+    /// The name is not bound.
     NotBound,
-    /// It was not done.
+    /// The request was refused.
     Refused(RegistryRefusal),
-    /// Nobody has bound the name, and the node that had it last is gone.
+    /// The name is not bound, and the node that had it last is gone.
     OwnerGone { name: String, owner: NodeId, fate: Departure },
-    /// Nobody has bound the name, and all others are gone.
+    /// The name is not bound, and all other nodes are gone.
     NobodyLeft { name: String },
-    /// Nobody has bound the name since the node that had it last, a member, has taken it back.
+    /// The name is not bound: its last owner, a member, has taken it back.
     Withdrawn { owner: NodeId },
 }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_too_long_is_no_question() {
+    fn cut_or_too_long_questions_are_refused() {
         let bytes = RegistryQuestion::Unbind { name: "name".into(), bytes: vec![7] }.to_bytes();
         for len in 0..bytes.len() {
             assert_eq!(RegistryQuestion::from_bytes(&bytes[..len]), None);

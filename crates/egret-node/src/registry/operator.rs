@@ -102,7 +102,7 @@ impl Operator {
         }
         let text = read_secret_file(&key_file).map_err(|why| match why {
             JoinError::File { path, why } => {
-                let why = format!("{why}; it has the private key of the registry, without which nobody opens the registry of {}", file.display());
+                let why = format!("{why}; it has the private key of the registry, without which the registry of {} cannot be opened", file.display());
                 JoinError::File { path, why }
             }
             why => why,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_loaded_and_is_for_its_owner_alone() {
+    fn a_saved_operator_loads_and_is_private() {
         let dir = Dir::new("operator-saved");
         let (file, made) = (dir.0.join("secret"), Operator::random());
         made.save(&file).unwrap();

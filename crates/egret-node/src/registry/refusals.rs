@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_with_who_and_how_many_and_a_flood_of_one_hides_no_other() {
+    fn refusals_are_logged_by_reason_sender_and_count() {
         let (log, mut refusals, now) = (Log::default(), RefusalLog::default(), Instant::default());
         let join = QuestionSummary::Join { pool: "p".into(), rank: Some(3) };
         let full = RegistryRefusal::PoolFull { size: 3 };

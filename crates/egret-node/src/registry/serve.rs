@@ -61,7 +61,7 @@ impl RegistryServer {
     /// A node whose link ends, and which has not left, has died.
     fn link_ended(&self, ended: &EndedLink) {
         let why = match &ended.why {
-            // The registry is closed: nobody dies of that.
+            // The registry is closed: no node dies of that.
             LinkError::Closed => return,
             LinkError::PeerDied { why, .. } => (*why).to_owned(),
             LinkError::PeerFailed { why, .. } => why.clone(),

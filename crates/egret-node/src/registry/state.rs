@@ -203,7 +203,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
     }
 
-    /// The answer that this node need not wait for a name, if nobody can bind it.
+    /// The answer that this node need not wait for a name, if no node can bind it.
     fn waits_in_vain(&self, id: NodeId, name: &str) -> Option<RegistryAnswer> {
         if self.names.bound.contains_key(name) || planted(Fault::InVain) {
             return None;
@@ -389,7 +389,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.out.extend(told);
     }
 
-    /// If one node is left of all, ends its waits for names, which nobody can bind any more.
+    /// If one node is left of all, ends its waits for names, which no node can bind any more.
     fn tell_the_last(&mut self) {
         let Some(alone) = self.alone() else { return };
         let last = self.seats.iter().find(|(_, seat)| seat.id == alone);

@@ -47,7 +47,7 @@ impl Config {
     pub fn from_env() -> Result<Self, JoinError> {
         let settings = Settings::read()?;
         for variable in settings.unknown() {
-            tracing::warn!(%variable, "no such setting");
+            tracing::warn!(%variable, "unknown setting; egret ignores it");
         }
         Ok(Self::of(settings))
     }

@@ -163,7 +163,7 @@ impl PipeDescriptor {
     /// stream stays, as its number is not to become another file's.
     fn close(self) {
         if self.number > 2 {
-            // Nobody in this process owns it: it was there at the start, for whom takes the secret.
+            // No code of this process owns it: it was there at the start, for whom takes the secret.
             let _ = i32::try_from(self.number).map(nix::unistd::close);
         }
     }
@@ -185,7 +185,7 @@ fn read_all(pipe: &OwnedFd) -> io::Result<Zeroizing<Vec<u8>>> {
             Ok(0) => break,
             Ok(more) => len += more,
             Err(Errno::AGAIN) if rt::now() >= until => {
-                let why = format!("whoever writes the pipe has not closed it in {PATIENCE:?}");
+                let why = format!("the writer of the pipe has not closed it in {PATIENCE:?}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             Err(Errno::AGAIN) => {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_another_file_by_now_is_not_read() {
+    fn a_replaced_descriptor_is_not_read() {
         let (end, mut write) = io::pipe().unwrap();
         write.write_all(b"not yours").unwrap();
         let number = end.as_raw_fd();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_started_with_a_secret_finds_it_in_a_pipe_alone() {
+    fn the_secret_of_a_child_is_only_in_its_pipe() {
         let script =
             "cat /proc/self/fd/${EGRET_SECRET_FD%:*}; echo; tr '\\0' '\\n' < /proc/self/environ";
         let mut command = Command::new("sh");

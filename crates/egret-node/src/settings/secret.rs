@@ -78,5 +78,5 @@ pub(super) fn failed(path: &Path, why: &std::io::Error) -> JoinError {
 const OTHERS: u32 = 0o077;
 /// More than any file of settings has.
 const SIZE_MAX: u64 = 1 << 20;
-/// Who reads every file anyway.
+/// The user that can read every file.
 const ROOT: u32 = 0;

@@ -276,7 +276,7 @@ fn values_are_read_or_refused_with_their_origin() {
 }
 
 #[test]
-fn a_variable_that_is_no_setting_is_told() {
+fn unknown_variables_are_reported() {
     let dir = Dir::new("unknown");
     let names = ["EGRET_FABRIC", "EGRET_FABRICS", "EGRET_SEED", "EGRET_TEST_X", "FABRIC"];
     let settings = read(&names.map(|name| (name, "1")), &dir).unwrap();

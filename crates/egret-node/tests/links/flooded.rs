@@ -13,7 +13,7 @@ use crate::{LONG, map, open};
 const OTHERS: usize = 10;
 
 #[test]
-fn who_floods_a_server_keeps_nobody_else_from_it() {
+fn a_flooded_server_serves_other_peers() {
     for fabric in ["shm", "tcp"] {
         let name = |who: &str| match fabric {
             "shm" => format!("{who}-{}-{}", std::process::id(), rt::random()),

@@ -110,7 +110,7 @@ impl Flood {
 }
 
 #[test]
-fn who_floods_mappings_has_its_share_of_them() {
+fn a_flood_of_mappings_fills_only_its_share() {
     let registry = registry(4);
     let pair = Pair::new(&registry, |config| config.budget(BUDGET));
     let (greedy, remote) = (join(&registry), pair.map());
@@ -144,7 +144,7 @@ fn who_floods_mappings_has_its_share_of_them() {
 }
 
 #[test]
-fn who_floods_calls_fills_its_own_windows() {
+fn a_flood_of_calls_fills_only_its_windows() {
     let registry = registry(4);
     let pair = Pair::new(&registry, |config| config.budget(16 << 20).messages(4096));
     let (greedy, remote) = (join(&registry), pair.map());
@@ -170,7 +170,7 @@ fn who_floods_calls_fills_its_own_windows() {
 }
 
 #[test]
-fn who_floods_names_has_its_own() {
+fn a_flood_of_names_fills_only_its_share() {
     let registry = registry(4);
     let pair = Pair::new(&registry, |config| config);
     let (greedy, remote) = (join(&registry), pair.map());
@@ -227,7 +227,7 @@ fn flood_names(greedy: &NodeHandle, count: u64) {
 }
 
 #[test]
-fn who_comes_and_goes_without_end_is_seen_and_disturbs_nobody() {
+fn endless_joins_and_leaves_disturb_no_member() {
     let registry = Arc::new(registry(3));
     let pair = Pair::new(&registry, |config| config);
     let remote = pair.map();

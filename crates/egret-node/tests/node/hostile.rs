@@ -91,7 +91,7 @@ fn where_there_is_no_registry_there_is_no_node() {
 }
 
 #[test]
-fn who_follows_and_may_not_is_told_where_it_listens() {
+fn a_refused_follower_is_answered_at_its_endpoint() {
     let registry = registry(1);
     let links = links(crate::SECRET);
     let mine = links.bundle().endpoint(0);

@@ -103,7 +103,7 @@ fn all_nodes_see_the_same_in_the_same_order() {
 }
 
 #[test]
-fn who_ended_before_it_joined_is_not_waited_for() {
+fn a_process_that_ended_before_joining_is_not_waited_for() {
     let registry = registry(2);
     let node = join(&registry);
     registry.ended(1, "exit code 3");
@@ -123,7 +123,7 @@ fn a_node_that_loses_the_registry_knows() {
 }
 
 #[test]
-fn who_was_declared_dead_is_told_and_does_not_go_on() {
+fn a_node_declared_dead_is_fenced() {
     let registry = registry(2);
     let (a, b) = (join(&registry), join(&registry));
     b.bind("mine", b"").unwrap();
@@ -171,7 +171,7 @@ fn a_stopped_process_is_given_up_and_knows_when_it_goes_on() {
 }
 
 #[test]
-fn who_waits_for_a_stopped_process_is_told_when_it_is_given_up() {
+fn waits_for_a_stopped_process_end_when_it_is_declared_dead() {
     let options = RegistryOptions::new("test", 2).secret(crate::SECRET.into());
     let registry = Registry::open(options.patience(Duration::from_secs(1))).unwrap();
     let node = join(&registry);

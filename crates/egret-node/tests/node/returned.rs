@@ -36,7 +36,7 @@ fn joined(events: &mut Events) -> NodeId {
 }
 
 #[test]
-fn who_has_left_does_not_come_back_with_its_key() {
+fn the_key_of_a_node_that_left_is_refused() {
     let (registry, identity) = (registry(2), Identity::random());
     let mut events = registry.events();
     let links = links_of(identity.clone());
@@ -56,7 +56,7 @@ fn who_has_left_does_not_come_back_with_its_key() {
 }
 
 #[test]
-fn who_was_killed_does_not_come_back_with_its_key() {
+fn the_key_of_a_killed_node_is_refused() {
     let (registry, identity) = (registry(3), Identity::random());
     let mut events = registry.events();
     let mut other = Peer::start("claims", &registry, 2);

@@ -107,7 +107,7 @@ fn names_are_bound_looked_up_waited_for_and_gone_with_their_node() {
 }
 
 #[test]
-fn who_waits_for_a_name_of_a_node_that_is_gone_is_told_at_once() {
+fn a_wait_for_a_name_of_a_gone_node_fails_at_once() {
     let registry = registry(3);
     let (a, b, c) = (join(&registry), join(&registry), join(&registry));
     let (left, died) = (b.id(), c.id());
@@ -147,7 +147,7 @@ fn who_waits_for_a_name_of_a_node_that_is_gone_is_told_at_once() {
 }
 
 #[test]
-fn who_leaves_is_seen_and_may_come_back_in_another_life() {
+fn a_node_that_left_may_join_as_another_life() {
     let registry = registry(2);
     let (a, b) = (join(&registry), join(&registry));
     let before = b.id();

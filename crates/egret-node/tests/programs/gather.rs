@@ -141,7 +141,7 @@ fn a_handler_may_not_call() {
 }
 
 #[test]
-fn who_finds_no_room_can_wait_for_it() {
+fn a_full_window_can_be_waited_for() {
     for len in [10, 100_000] {
         let pair = pair("shm", &LinksOptions::default().window(1));
         let memory = vec![0_u8; len];

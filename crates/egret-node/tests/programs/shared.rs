@@ -178,7 +178,7 @@ fn one_that_is_not_shared_cannot_go_outside() {
 }
 
 #[test]
-fn who_has_answered_does_not_answer_again() {
+fn a_second_answer_is_ignored() {
     let scene = scene(1);
     let ended = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&ended);

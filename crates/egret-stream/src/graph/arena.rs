@@ -25,7 +25,7 @@ pub(super) struct Arena {
     pub(super) class: &'static GraphClass,
     /// How many slots have no object.
     pub(super) empty: u32,
-    /// Those that an object can get. `None`: nobody has looked yet.
+    /// Slots that an object can get. `None`: not searched yet.
     pub(super) free: Option<Vec<u32>>,
 }
 

@@ -56,7 +56,7 @@ pub(super) struct GraphClasses {
 }
 
 impl GraphClasses {
-    /// Those of graphs whose root is a `Root`: walked once.
+    /// The classes of graphs whose root is a `Root`: walked once.
     ///
     /// # Panics
     ///

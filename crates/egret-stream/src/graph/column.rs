@@ -55,7 +55,7 @@ impl SeeRefs for RefColumns<'_> {
 }
 
 impl<'g> RefColumns<'g> {
-    /// Those of the objects in `slots`, if it is worth it.
+    /// The columns of references of the objects in `slots`, if they are worth it.
     pub(super) fn of<T: Object>(check: &Check<'g>, slots: &'g [u64], class: usize) -> Option<Self> {
         let mut slots = slots.chunks_exact(words::<T>());
         if !T::EVEN || T::CHECKED || slots.len() < OBJECTS_LEAST * check.arenas.len() {

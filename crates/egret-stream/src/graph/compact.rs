@@ -1,4 +1,4 @@
-//! Making a graph dense: no empty slots, no slices that nobody has.
+//! Making a graph dense: no empty slots, no slices without a reference.
 
 use egret_net::buf::{Ref, flat};
 

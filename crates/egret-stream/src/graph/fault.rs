@@ -25,7 +25,7 @@ egret_net::faults! {
         SameStamp,
         /// All graphs have the same stamps.
         SameSeed,
-        /// Nobody asks the types about themselves.
+        /// The types are not asked for their own checks.
         Unchecked,
         /// A root is believed to be one.
         AnyRoot,

@@ -29,7 +29,7 @@ impl<Root: Object> Graph<Root> {
         let mut beside = path.as_os_str().to_owned();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         beside.push(format!(".{}-{number}.part", std::process::id()));
-        // Nobody's file, whatever was left there under this name.
+        // A file without an owner, whatever was left there under this name.
         let file = File::create_new(&beside)?;
         let written = self.write_to(file).and_then(|()| std::fs::rename(&beside, path));
         if written.is_err() {

@@ -228,7 +228,7 @@ pub trait Object: Flat {
     fn fault(bytes: &[u8]) -> (usize, &'static str);
 }
 
-/// What a [`Ref`] can lead to: an [`Object`], a slice of them, a text, or one of whom a trait
+/// What a [`Ref`] can lead to: an [`Object`], a slice of them, a text, or one of which a trait
 /// is known.
 pub trait Target: 'static {
     /// Words of its slots; 0 if that is known of each alone.

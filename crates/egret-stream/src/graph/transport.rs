@@ -22,7 +22,7 @@ pub enum GraphTrust {
     /// Every object is looked at once.
     #[default]
     Checked,
-    /// It is believed, if it is the very buffer of a process that cooperates, for that runs the
+    /// The graph is believed, if it is the very buffer of a process that cooperates, for that runs the
     /// same program; any other is checked. What is wrong with it then shows at use, as an object
     /// that is not found: what an access checks is enough for memory to stay safe.
     SameProcessImage,

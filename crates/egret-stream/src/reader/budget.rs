@@ -7,7 +7,7 @@ use crate::error::WireError;
 use crate::fault::{Fault, planted};
 use crate::wire::Stop;
 
-/// The memory that owned values may take, however short the stream is, if nobody says otherwise.
+/// The memory that owned values may take, however short the stream is, by default.
 pub const MEMORY_BYTES: usize = 4 << 20;
 
 /// How many bytes of memory owned values may take for each byte of the stream, besides

@@ -98,7 +98,7 @@ fn the_deepest_value_that_is_read_can_be_dropped() {
 }
 
 #[test]
-fn whoever_has_used_most_of_the_stack_overflows_nothing() {
+fn reading_with_little_stack_left_is_too_deep() {
     /// Goes down until little is left, then reads.
     fn down(frame: [u8; 1 << 10]) -> Result<List, WireError> {
         if rt::stack_below(frame.as_ptr().addr()).unwrap() > 24 << 10 {

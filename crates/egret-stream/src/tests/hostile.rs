@@ -69,7 +69,10 @@ fn bytes_that_are_no_value_are_named() {
         error::<BTreeMap<u8, u8>>(&[2, 0, 0, 0, 1, 1, 1, 1]),
         "a map or set has the same key twice"
     );
-    assert_eq!(error::<Vec<()>>(&[1, 0, 0, 0, 1]), "no element without bytes");
+    assert_eq!(
+        error::<Vec<()>>(&[1, 0, 0, 0, 1]),
+        "the bytes are not a valid element without bytes"
+    );
     assert_eq!(
         error::<std::time::Duration>(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 202, 154, 59]),
         "the bytes are not a valid duration"

@@ -43,7 +43,7 @@ pub enum RankGraphError {
     /// What came is no such graph. The next is received as usual.
     #[error("rank {from} sent {why}")]
     Refused {
-        /// Who sent it.
+        /// The rank that sent it.
         from: u32,
         /// Where it is wrong, and how.
         why: GraphError,
@@ -92,7 +92,7 @@ pub enum RankGraphError {
     /// The graph is not there in time.
     #[error("rank {rank} has not taken the graph within {waited:?}{}", absent(*is_open))]
     SendTimedOut {
-        /// To whom.
+        /// The rank it was for.
         rank: u32,
         /// How long.
         waited: Duration,
@@ -100,9 +100,9 @@ pub enum RankGraphError {
         is_open: bool,
     },
     /// None came in time.
-    #[error("no graph of {from} has come within {waited:?}")]
+    #[error("no graph of {from} has arrived within {waited:?}")]
     RecvTimedOut {
-        /// From whom one was to come.
+        /// The rank it was to come from.
         from: Source,
         /// How long.
         waited: Duration,

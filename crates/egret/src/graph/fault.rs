@@ -34,7 +34,7 @@ egret_net::faults! {
         OthersToo,
         /// A graph that is larger than is taken is taken.
         AnySize,
-        /// Who waits for a node that is gone is not told.
+        /// A receive from a node that is gone does not end.
         GoneUnheard,
         /// A receive for any rank keeps to itself that a channel died.
         DiedUnheard,

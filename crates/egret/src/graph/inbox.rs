@@ -18,7 +18,7 @@ use super::{RankGraphError, Source};
 pub(super) struct GraphInbox {
     /// By the names of their fabrics.
     listeners: Vec<(String, ChannelListener)>,
-    /// Who is looked at first.
+    /// The rank that is polled first.
     next: AtomicUsize,
     /// Most bytes of a graph.
     bytes_max: u64,
@@ -88,7 +88,7 @@ impl GraphInbox {
                     is_open = true;
                     continue;
                 };
-                if from.is(node.rank) {
+                if is_wanted(from, node.rank) {
                     ranks.entry(node.rank).or_default().push((node.incarnation, listener, reader));
                 }
             }
@@ -203,6 +203,11 @@ fn sender(handle: &NodeHandle, fabric: &str, reader: &ChannelReader) -> Option<N
         }
     }
     found.map(|node| *reader.node().get_or_init(|| node))
+}
+
+/// Whether a receive from `from` takes graphs of this rank.
+fn is_wanted(from: Source, rank: u32) -> bool {
+    from.is(rank) || planted(Fault::OthersToo)
 }
 
 fn has_nic(member: &Member, fabric: &str, host: &str) -> bool {

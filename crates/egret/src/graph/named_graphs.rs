@@ -31,7 +31,7 @@ pub(super) struct NamedGraphs {
 struct NodeGraphs(Mutex<Vec<Weak<NamedGraphs>>>);
 
 impl NamedGraphs {
-    /// Takes graphs of a kind from now on; nobody knows yet.
+    /// Takes graphs of a kind from now on; no peer knows of them yet.
     pub(super) fn open(
         handle: &NodeHandle,
         kind: &Kind,

@@ -1,8 +1,6 @@
-//! How the graphs of a node are to be, and from whom they come.
+//! How the graphs of a node are to be, and the rank from which they come.
 
 use std::fmt;
-
-use super::fault::{Fault, planted};
 
 /// How the graphs of a node are to be. The defaults are right for most.
 ///
@@ -52,7 +50,7 @@ impl GraphsOptions {
     }
 }
 
-/// From whom a graph is to come: a rank, or [`ANY`].
+/// The source of a graph: a rank, or [`ANY`].
 /// The [module](super) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -67,7 +65,7 @@ pub const ANY: Source = Source::Any;
 
 impl Source {
     pub(super) fn is(self, rank: u32) -> bool {
-        matches!(self, Self::Any) || self == Self::Rank(rank) || planted(Fault::OthersToo)
+        matches!(self, Self::Any) || self == Self::Rank(rank)
     }
 }
 

@@ -44,7 +44,7 @@ impl CurrentCall {
         Deadline::left(self.until)
     }
 
-    /// Whether nobody wants the answer any more: the caller has said so, is gone, its deadline has
+    /// Whether the answer is not wanted any more: the caller has said so, is gone, its deadline has
     /// passed, or the call is over. Of a method that runs on its caller's thread, and of one that
     /// is `#[nonblocking]`, only the deadline is known.
     #[must_use]
@@ -377,7 +377,7 @@ mod tests {
     use crate::rmi::fault::caught;
 
     #[test]
-    fn who_waits_runs_its_own_chain_alone() {
+    fn a_waiting_call_runs_only_its_own_chain() {
         runs_its_own();
         assert!(caught(Fault::ServesOthers, runs_its_own));
     }

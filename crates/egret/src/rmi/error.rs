@@ -287,17 +287,17 @@ impl fmt::Display for Limit {
 pub enum CallStage {
     /// There was no time left when it was made.
     Made,
-    /// It was begun, could not be sent at once, and nobody waited for it nor polled it in time.
+    /// The call was begun, could not be sent at once, and was neither waited for nor polled in time.
     Begun,
     /// There was no connection to the node yet, or the node had not said which methods the object has.
     Connecting,
-    /// It was to be sent, and as many calls were under way as the node takes from this one.
+    /// The call was to be sent, and as many calls were under way as the node takes from this one.
     NoRoom {
         /// How many, of all stubs and threads of this node:
         /// [`Config::in_flight`](egret_node::node::Config::in_flight) of the other.
         most: u32,
     },
-    /// It was sent.
+    /// The call was sent.
     Sent,
 }
 

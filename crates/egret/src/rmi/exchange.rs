@@ -27,7 +27,7 @@ pub(crate) struct Exchange {
     ends: Mutex<BTreeMap<String, Arc<[Endpoint; 2]>>>,
     /// The nodes that are called.
     pairs: Mutex<BTreeMap<NodeId, Arc<NodePair>>>,
-    /// How many there are when those are looked for that nobody needs.
+    /// Number of entries at which unneeded ones are searched for.
     sweeps_at: AtomicUsize,
     /// Objects whose exports were dropped by a panic.
     behind: Mutex<Vec<Arc<ExportedObject>>>,
@@ -180,7 +180,7 @@ impl Drop for Exchange {
     }
 }
 
-/// Nodes that are kept though nobody needs them.
+/// Nodes that are kept though they are not needed.
 const SWEEP_LEAST: usize = 64;
 /// Fewest and most calls of another node that may be under way.
 const WINDOW_LEAST: u32 = 64;

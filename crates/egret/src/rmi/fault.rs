@@ -22,7 +22,7 @@ egret_net::faults! {
     pub(crate) enum Fault {
         /// An exclusive call enters while others are inside.
         TwoInside,
-        /// Who leaves an object lets nobody else in.
+        /// A call that leaves an object lets no other in.
         NobodyNext,
         /// A call enters before those that wait.
         JumpsQueue,
@@ -30,9 +30,9 @@ egret_net::faults! {
         NoChain,
         /// A call is sent though others that were begun before it wait to be.
         BegunOvertakes,
-        /// Who was told to send, and goes, does not tell the next.
+        /// A caller that was woken to send, and is dropped, does not wake the next.
         NextUntold,
-        /// Who waits is not told though the one that was told does not come.
+        /// Waiting callers are not woken though the one woken first does not come.
         OthersUntold,
         /// A call that was cancelled runs.
         CancelLost,

@@ -37,7 +37,7 @@ pub trait SharedRemoteInterface: RemoteInterface {}
     note = "write `#[egret::remote]` at its implementation of a remote trait, or use `export_as`"
 )]
 pub trait Exports<I: RemoteInterface + ?Sized>: Sized + 'static {
-    /// The object, for whoever exports it.
+    /// The object, for its exporter.
     fn held(self) -> HeldObject<I>;
 
     /// The object in an [`Arc`], as one of the interface.

@@ -144,13 +144,13 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If nobody has bound the name within the deadline ([`NodeError::NotBound`](crate::node::NodeError::NotBound), which names the node
+    /// If the name is not bound within the deadline ([`NodeError::NotBound`](crate::node::NodeError::NotBound), which names the node
     /// that has withdrawn it, if one has), or something else to it. At once if the node that had the
     /// name is gone ([`NodeError::OwnerGone`](crate::node::NodeError::OwnerGone)).
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError>;
 
-    /// As [`lookup`](Self::lookup), for who does not wait until somebody binds the name: if nobody has
-    /// now, the error says so at once.
+    /// As [`lookup`](Self::lookup), for a caller that does not wait until the name is bound: if it is not
+    /// bound now, the error says so at once.
     ///
     /// ```
     /// use egret::node::NodeError;
@@ -190,7 +190,7 @@ pub trait Remoting {
     /// [deadline](NodeHandle::deadline).
     fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, CallError>;
 
-    /// A stub for an object that somebody has told of. Nothing is sent before it is called:
+    /// A stub for an object whose address the program has. Nothing is sent before it is called:
     /// if the object has another interface, or other methods, the call says so and does not
     /// run.
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S;

@@ -62,8 +62,8 @@ fn another_node_with_the_secret_and_the_address_is_not_called() {
 }
 
 #[test]
-fn who_claims_the_host_of_a_member_takes_no_link_from_it() {
-    play("impostors::who_claims_the_host_of_a_member_takes_no_link_from_it", || {
+fn an_impostor_at_the_host_of_a_member_gets_no_link() {
+    play("impostors::an_impostor_at_the_host_of_a_member_gets_no_link", || {
         // As itself it is known to the registry, which has the same secret, and to no member.
         claims_the_host_of_rank_0(|impostor, registry, away| {
             impostor.order(&format!("ask {registry}"));
@@ -110,8 +110,8 @@ fn claims_the_host_of_rank_0(as_itself: impl FnOnce(&mut Actor, &str, &str)) {
 
 /// Whoever has the secret can join while there is room, and say where it is to be found.
 #[test]
-fn nobody_joins_as_one_who_is_at_the_host_of_a_member() {
-    play("impostors::nobody_joins_as_one_who_is_at_the_host_of_a_member", || {
+fn a_join_at_the_host_of_a_member_is_refused() {
+    play("impostors::a_join_at_the_host_of_a_member_is_refused", || {
         let mut scene = Scene::open(Encrypt::default());
         let (home, secret) = (scene.home_host(), scene.bare_secret());
         let registry = scene.registry.address().to_owned();

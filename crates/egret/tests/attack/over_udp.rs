@@ -40,8 +40,8 @@ fn converse(scene: &Scene, peer: &mut Actor, away: &DeskStub) {
 }
 
 #[test]
-fn who_records_datagrams_learns_nothing_of_them() {
-    play("over_udp::who_records_datagrams_learns_nothing_of_them", || {
+fn recorded_datagrams_do_not_contain_the_calls() {
+    play("over_udp::recorded_datagrams_do_not_contain_the_calls", || {
         let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
         converse(&scene, &mut peer, &away);
         assert!(scene.relay.count("udp seen") > CALLS, "what was said was seen");
@@ -51,8 +51,8 @@ fn who_records_datagrams_learns_nothing_of_them() {
 
 /// And so the test above would see it.
 #[test]
-fn who_records_datagrams_that_are_not_encrypted_reads_them() {
-    play("over_udp::who_records_datagrams_that_are_not_encrypted_reads_them", || {
+fn recorded_unencrypted_datagrams_contain_the_calls() {
+    play("over_udp::recorded_unencrypted_datagrams_contain_the_calls", || {
         let (mut scene, mut peer, away) = open(Encrypt::Never, "off");
         converse(&scene, &mut peer, &away);
         assert!(scene.relay.count(&format!("udp find {}", hex(ASKED))) > 0);
@@ -140,8 +140,8 @@ fn datagrams_that_are_led_to_another_member_call_nobody_there() {
 }
 
 #[test]
-fn who_answers_datagrams_in_place_of_a_member_is_not_called() {
-    play("over_udp::who_answers_datagrams_in_place_of_a_member_is_not_called", || {
+fn an_impostor_that_answers_datagrams_is_not_called() {
+    play("over_udp::an_impostor_that_answers_datagrams_is_not_called", || {
         let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
         let (home, secret) = (scene.home_host(), scene.bare_secret());
         let (_, port) = home.rsplit_once(':').unwrap();
@@ -173,8 +173,8 @@ fn who_answers_datagrams_in_place_of_a_member_is_not_called() {
 }
 
 #[test]
-fn who_calls_with_datagrams_as_a_member_takes_no_link_from_it() {
-    play("over_udp::who_calls_with_datagrams_as_a_member_takes_no_link_from_it", || {
+fn an_impostor_that_sends_datagrams_gets_no_link() {
+    play("over_udp::an_impostor_that_sends_datagrams_gets_no_link", || {
         let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
         converse(&scene, &mut peer, &away);
         let (home, there, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());

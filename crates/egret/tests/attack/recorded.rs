@@ -71,8 +71,8 @@ fn assert_hidden(scene: &mut Scene) {
 }
 
 #[test]
-fn who_records_all_that_is_said_learns_nothing_of_it() {
-    play("recorded::who_records_all_that_is_said_learns_nothing_of_it", || {
+fn recorded_traffic_does_not_contain_the_calls() {
+    play("recorded::recorded_traffic_does_not_contain_the_calls", || {
         let (mut scene, others) = converse(Encrypt::default(), "default", true);
         assert_unread(&mut scene, &others);
     });
@@ -80,8 +80,8 @@ fn who_records_all_that_is_said_learns_nothing_of_it() {
 
 /// And so the test above would see it.
 #[test]
-fn who_records_what_is_not_encrypted_reads_it_and_not_the_secret() {
-    play("recorded::who_records_what_is_not_encrypted_reads_it_and_not_the_secret", || {
+fn recorded_unencrypted_traffic_contains_calls_but_no_secret() {
+    play("recorded::recorded_unencrypted_traffic_contains_calls_but_no_secret", || {
         let (mut scene, others) = converse(Encrypt::Never, "off", false);
         for sought in others {
             assert!(scene.relay.count(&format!("find {sought}")) > 0, "{sought}");

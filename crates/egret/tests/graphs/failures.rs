@@ -102,7 +102,7 @@ fn a_graph_with_a_dangling_reference_is_refused_at_the_sender() {
 }
 
 #[test]
-fn a_graph_that_is_too_large_is_not_sent_and_one_that_is_all_the_same_is_not_taken() {
+fn too_large_graphs_are_neither_sent_nor_taken() {
     for fabric in FABRICS {
         let (_registry, nodes) = pool(2, fabric);
         let mut here = Graphs::<Ring>::join(&nodes[0]).unwrap();
@@ -127,7 +127,7 @@ fn a_graph_that_is_too_large_is_not_sent_and_one_that_is_all_the_same_is_not_tak
 }
 
 #[test]
-fn who_never_comes_is_not_waited_for_beyond_the_deadline() {
+fn an_absent_rank_is_waited_for_until_the_deadline() {
     let (_registry, nodes) = pool(2, "shm");
     let mut here = Graphs::<Ring>::join(&nodes[0]).unwrap();
     here.set_current(ring(1));
@@ -180,7 +180,7 @@ fn a_receiver_that_does_not_receive_ends_a_send_by_its_deadline() {
 }
 
 #[test]
-fn who_waits_for_a_node_that_goes_is_told() {
+fn receive_ends_when_the_awaited_node_leaves() {
     for fabric in FABRICS {
         for has_sent in [false, true] {
             let mut pair = pair::<Ring>(fabric);
@@ -206,7 +206,7 @@ fn who_waits_for_a_node_that_goes_is_told() {
 }
 
 #[test]
-fn who_takes_no_graphs_any_more_says_so_and_may_again() {
+fn a_dropped_receiver_refuses_graphs_and_may_join_again() {
     let mut pair = pair::<Ring>("shm");
     pair.here.set_current(ring(1));
     pair.here.send_graph(1, LONG).unwrap();

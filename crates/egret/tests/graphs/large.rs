@@ -118,7 +118,7 @@ fn lie(liar: &mut ChannelWriter, announced: u64, parts: &[&[u8]]) {
 }
 
 #[test]
-fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
+fn a_false_announced_size_is_refused_and_the_next_graph_received() {
     for fabric in FABRICS {
         let (_registry, nodes) = pool(2, fabric);
         let options = GraphsOptions::default().bytes_max(100_000);

@@ -65,7 +65,7 @@ impl Target {
 }
 
 #[test]
-fn who_writes_its_memory_while_it_is_received_gains_nothing() {
+fn rewriting_memory_during_a_receive_gains_nothing() {
     let target = Arc::new(Target::default());
     let hostile = Arc::clone(&target);
     let writes = rt::spawn("rewrites", move || hostile.rewrite()).unwrap();

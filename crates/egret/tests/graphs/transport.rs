@@ -251,7 +251,7 @@ fn a_buffer_of_a_peer_that_cooperates_is_believed_only_as_a_buffer() {
 }
 
 #[test]
-fn who_writes_its_memory_after_sending_gains_nothing() {
+fn rewriting_memory_after_sending_gains_nothing() {
     for name in ALL {
         let ends = ends(name);
         let pool = Pool::new(1 << 16, 2).unwrap();

@@ -36,7 +36,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn who_awaits_the_first_call_is_woken_by_its_answer() {
+fn the_answer_of_the_first_call_wakes_the_awaiting_task() {
     for fabric in ["shm", "tcp"] {
         let pair = pair(fabric);
         assert_eq!(block_on(pair.grid.begin().sum(Tree::of_depth(4))), Ok(15), "{fabric}");
@@ -65,7 +65,7 @@ fn an_array_can_be_shared_with_calls_that_are_under_way() {
 }
 
 #[test]
-fn who_awaits_room_is_woken_when_there_is() {
+fn room_wakes_the_awaiting_task() {
     for fabric in ["shm", "tcp"] {
         let (_registry, nodes) = pool_with(2, fabric, |config| config.in_flight(1));
         let exported = nodes[1].export(Board::default()).unwrap();
@@ -80,7 +80,7 @@ fn who_awaits_room_is_woken_when_there_is() {
 }
 
 #[test]
-fn who_awaits_in_vain_is_woken_by_the_deadline() {
+fn the_deadline_wakes_the_awaiting_task() {
     let pair = pair("tcp");
     pair.grid.ping().unwrap();
     let short = pair.grid.with_deadline(Deadline::In(Duration::from_millis(50)));

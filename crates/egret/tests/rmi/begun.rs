@@ -162,7 +162,7 @@ fn calls_of_a_method_keep_their_order() {
 }
 
 #[test]
-fn calls_that_nobody_wants_any_more_leave_the_queue_and_the_others_their_order() {
+fn dropped_calls_leave_the_queue_and_others_keep_their_order() {
     for fabric in ["shm", "tcp"] {
         let logs = logs(fabric, 8);
         let calls = logs.begin(0..100);

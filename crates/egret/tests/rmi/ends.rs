@@ -89,7 +89,7 @@ fn ends_while_a_method_runs(end: impl FnOnce(Node)) {
 }
 
 #[test]
-fn who_leaves_does_not_wait_for_a_method_beyond_its_deadline() {
+fn leave_waits_for_a_method_until_the_deadline() {
     ends_while_a_method_runs(|node| {
         // The registry may be slow; the node is gone anyhow.
         let _ = node.leave(Deadline::In(Duration::from_millis(200)));

@@ -62,7 +62,7 @@ fn an_object_that_is_gone_is_unknown() {
 }
 
 #[test]
-fn who_looks_for_an_object_of_a_node_that_is_gone_is_told_at_once() {
+fn lookup_of_an_object_of_a_gone_node_fails_at_once() {
     let pair = pair("shm");
     let owner = pair.server.id();
     pair.server.leave(SOON).unwrap();

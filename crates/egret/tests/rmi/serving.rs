@@ -224,7 +224,7 @@ fn while_a_thread_that_serves_runs_a_method_others_are_served() {
 }
 
 #[test]
-fn who_waits_runs_what_its_call_comes_to_and_nothing_else() {
+fn a_waiting_thread_runs_only_the_callbacks_of_its_call() {
     let two = two("shm");
     // The other node's method calls back while this thread waits for it.
     let back = |_| two.stubs[0].ask_back(two.object(0)).unwrap();

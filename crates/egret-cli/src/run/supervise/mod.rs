@@ -32,7 +32,7 @@ pub(crate) enum SupervisorEvent {
     GuardGone,
     /// No descendant is left.
     Alone,
-    /// It is as late as [`Supervisor::wake_at`] said.
+    /// The time of [`Supervisor::wake_at`] has come.
     Tick,
 }
 

@@ -208,7 +208,7 @@ fn grace_ends_with_a_signal_or_the_guard() {
 }
 
 #[test]
-fn nobody_hears_of_a_broken_pipe() {
+fn a_broken_pipe_is_not_reported() {
     let mut story = Story::new(None);
     assert_eq!(story.exit(0, Status::Signal(13)), []);
     assert_eq!(story.wait(), (2000, vec![term()]));
@@ -261,7 +261,7 @@ fn what_cannot_be_killed_does_not_keep_the_job() {
 
 /// Rank 2 panics and tells its peers; they fail of that and are gone before it is.
 #[test]
-fn who_failed_first_is_known_before_it_ends() {
+fn the_first_failure_is_known_before_its_process_ends() {
     let spare = Action::End { signal: Signal::TERM, spare: Some(2) };
     let mut story = Story::new(None);
     story.on(SupervisorEvent::Failed(2));
@@ -285,7 +285,7 @@ fn who_failed_first_is_known_before_it_ends() {
 
 /// Rank 2 is killed from outside; its peers hear of that before its end is known.
 #[test]
-fn who_was_killed_is_the_cause_though_seen_later() {
+fn a_killed_process_is_the_cause_though_seen_later() {
     let before = tell("rank 2 was ended by signal 9 (KILL) before that");
     let mut story = Story::new(None);
     story.on(SupervisorEvent::Failed(2));

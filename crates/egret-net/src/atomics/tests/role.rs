@@ -142,7 +142,7 @@ fn woken_and_given(behind: usize) {
 }
 
 #[test]
-fn who_is_woken_passes_the_role_on() {
+fn a_woken_waiter_passes_the_role_on() {
     check(3, || woken_and_given(0));
 }
 

@@ -6,9 +6,9 @@ use crate::vi::{AccessError, ViError};
 /// Why an end has left the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::fabric) enum CloseReason {
-    /// It was closed.
+    /// The end was closed.
     Closed,
-    /// Its nic went down.
+    /// The nic of the end went down.
     NicDown,
     /// The connection failed, and both ends are to know why.
     Failed(ViError),

@@ -24,7 +24,7 @@ pub(in crate::fabric) struct ConnectRetry {
 }
 
 /// Why a host is unknown that sends nothing.
-pub(in crate::fabric) const NOBODY: &str = "nobody answers there";
+pub(in crate::fabric) const NOBODY: &str = "no host answers there";
 /// Why one is unknown of which only a name is known so far.
 pub(in crate::fabric) const UNRESOLVED: &str = "the system has not said yet where it is";
 /// The longest time between two attempts.
@@ -52,7 +52,7 @@ impl ConnectRetry {
         Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag }
     }
 
-    /// Whether the deadline has passed, the host is not to be found, or nobody waits for the connection any more.
+    /// Whether the deadline has passed, the host is not to be found, or the wait for the connection was given up.
     pub(in crate::fabric) fn is_over(&self, now: Instant) -> bool {
         let hopeless = !self.known && now - self.request.since >= UNKNOWN_MAX;
         self.request.until.map_or(hopeless, |until| now >= until)

@@ -302,7 +302,7 @@ impl EagerIn {
         self.is_asked || more.any(|(more, window)| u64::from(more) * 2 >= window)
     }
 
-    /// Drops the messages that were not drained: nobody will drain them.
+    /// Drops the messages that were not drained: they will not be drained.
     pub(in crate::fabric) fn clear(&mut self) {
         for lane in &mut self.lanes {
             (lane.drained, lane.records) = (lane.came, EagerRecords::default());
@@ -440,7 +440,7 @@ mod tests {
             assert_eq!((tag, records.bytes(at.clone())), (expected, &[7; 4096][..]));
             eager.drained_one(Lane::Talk, at.len());
         }
-        // Nobody has looked for one more.
+        // No further record was looked for yet.
         eager.put_back(Lane::Talk, records);
         assert!(eager.is_empty());
         assert!(eager.lanes[0].records.bytes.capacity() <= KEEP);
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_tells_when_all_is_drained() {
+    fn an_asked_receiver_reports_each_drained_message() {
         let mut eager = eager();
         eager.arrive(Lane::Talk, 0, b"one").unwrap();
         eager.arrive(Lane::Talk, 1, b"two").unwrap();

@@ -11,11 +11,11 @@ use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 /// Why a handshake was refused, from the point of view of the side that reads this.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum ConnectRefusal {
-    /// Not a final answer: someone may listen soon.
-    #[error("nobody listens for this service yet")]
+    /// The answer is not final: a listener may come soon.
+    #[error("this service has no listener yet")]
     NotListening,
-    /// Not a final answer: someone may listen soon.
-    #[error("nobody listens for this tag of the service yet")]
+    /// The answer is not final: a listener may come soon.
+    #[error("this tag of the service has no listener yet")]
     OtherTag,
     /// The listener has another level.
     #[error("the listener asks for {0}")]
@@ -40,7 +40,7 @@ pub(crate) enum ConnectRefusal {
     NicDown,
 }
 
-/// Whether somebody listens for a service and a tag, as the host says.
+/// What the host says of its listeners for a service and a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fabric) enum ListenState {
     Yes,

@@ -1,7 +1,7 @@
 //! Which handshake gives way when too many are under way.
 //!
 //! Every caller is a stranger until it has proven the secret. Handshakes are bounded in number, altogether and
-//! of one source, so that strangers cost a bounded amount; and so that strangers keep nobody out, the oldest
+//! of one source, so that strangers cost a bounded amount; and so that strangers keep no peer out, the oldest
 //! handshake that has proven nothing gives way to the next: of the same source if that has its share already,
 //! else the oldest of all. Each handshake has a moment first: callers that arrive all at once would otherwise
 //! push each other out, and none would ever finish. A caller sends at once, so the moment of a silent one is
@@ -42,7 +42,7 @@ pub(crate) enum HandshakeStage {
     Silent(Instant),
     /// Its opening was answered.
     Opened(Instant),
-    /// It has proven what there was to prove.
+    /// The caller has proven its secret and key.
     Proven,
 }
 
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(ask(&full[1..], "10.0.0.5", Duration::ZERO), Admission::Free);
     }
 
-    /// Who has said nothing gives way soon, and before who has.
+    /// A silent caller gives way soon, and before a caller that has sent its opening.
     fn the_silent_give_way_soon() {
         let full = ["10.0.0.1", "-10.0.0.1", "-10.0.0.1"];
         assert_eq!(ask(&full, "10.0.0.1", SILENT), Admission::Instead(1));

@@ -34,7 +34,7 @@ impl AnsweredOpenings {
         is_there && !planted(Fault::OpeningsForgotten)
     }
 
-    /// It is answered now.
+    /// Adds an opening that is being answered.
     pub(super) fn add(&self, sign: Sign) {
         let mut answered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answered.all += 1;

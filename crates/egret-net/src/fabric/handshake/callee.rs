@@ -155,7 +155,7 @@ impl Callee {
     ///
     /// # Panics
     ///
-    /// If nobody has asked, or the terms are too long.
+    /// If no caller has asked, or the terms are too long.
     pub(in crate::fabric) fn welcome(&mut self, terms: &[u8]) -> Session {
         assert!(terms.len() <= TERMS_MAX, "{} bytes of terms", terms.len());
         let Some(CalleeState::Asked(mut agreed)) = self.turn.take() else {

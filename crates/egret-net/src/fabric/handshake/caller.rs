@@ -42,7 +42,7 @@ impl Caller {
     ///
     /// # Panics
     ///
-    /// If the terms are too long, or whoever answers could guess the secret by what it is told:
+    /// If the terms are too long, or the callee could guess the secret by what it is sent:
     /// [`Credentials::check_callee`] says so beforehand.
     pub(crate) fn new(credentials: Credentials, wanted: CallerRequest) -> Self {
         let len = wanted.terms.len();

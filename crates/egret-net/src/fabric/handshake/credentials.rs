@@ -65,7 +65,7 @@ impl Credentials {
         Self::new(fabric, secret, identity, Encrypt::default())
     }
 
-    /// The same as a nic has it that has answered nobody yet.
+    /// The same as a nic has it that has answered no caller yet.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(in crate::fabric) fn unanswered(mut self) -> Self {
         self.openings = Arc::default();
@@ -128,8 +128,8 @@ impl Credentials {
         }
     }
 
-    /// Whether the secret may be proven to whoever has this key. One that somebody chose could be
-    /// guessed by whoever is shown a proof of it, so it is not shown to a stranger.
+    /// Whether the secret may be proven to the holder of this key. A secret that a person chose could be
+    /// guessed by a peer that is shown a proof of it, so it is not shown to a stranger.
     pub(in crate::fabric) fn check_callee(
         &self,
         expected: Option<PublicKey>,

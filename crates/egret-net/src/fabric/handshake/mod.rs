@@ -18,8 +18,8 @@
 //! * Nothing of a peer's is believed before it is proven. What is proven is bound to both keys,
 //!   one connection (the key pairs that each side makes for it), one fabric, one version, and all
 //!   that both have said. Who has the session can seal the bytes that follow.
-//! * A secret that somebody could guess is proven only to the callee whose key the caller
-//!   expects, so whoever is called or calls has nothing to guess from.
+//! * A secret that a peer could guess is proven only to the callee whose key the caller
+//!   expects, so no stranger that is called or calls has anything to guess from.
 //! * Whatever arrives costs at most one step of memory, 1,024 bytes. What is not a handshake is
 //!   known by its first bytes; who knows neither the key nor the secret of this side, by one or
 //!   two hashes.
@@ -78,7 +78,7 @@ pub(crate) enum HandshakeError {
     #[error("{0}")]
     Key(#[from] KeyError),
     /// The peer's opening was answered before. The peer is told to make a new one.
-    #[error("its opening was received before: it was recorded by somebody, or arrived late")]
+    #[error("its opening was received before: it is a recording, or arrived late")]
     Repeated,
     /// The peer refuses.
     #[error("the peer refused: {0}")]

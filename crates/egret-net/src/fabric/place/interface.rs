@@ -19,7 +19,7 @@ pub(super) struct NetworkInterface {
     pub is_up: bool,
     /// Whether only this machine is behind it.
     pub is_loopback: bool,
-    /// Those that can be used, in the kernel's order.
+    /// Addresses that can be used, in the kernel's order.
     pub addresses: Vec<IpAddr>,
     /// The metric of a default route over it, for IPv4 and for IPv6.
     pub default_route: [Option<u32>; 2],

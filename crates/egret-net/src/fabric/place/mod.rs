@@ -14,8 +14,8 @@
 //! without one the system chooses a port. What the nic is called afterwards,
 //! [`Nic::host`](crate::vi::Nic::host), is what peers connect to.
 //!
-//! Nobody outside the machine is listened to by accident: a word that means
-//! nothing else means loopback.
+//! No nic listens to other machines by accident: a word that means nothing else
+//! means loopback.
 
 mod choice;
 mod interface;

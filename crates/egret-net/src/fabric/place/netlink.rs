@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told() {
+    fn an_error_of_the_kernel_is_returned() {
         let mut bytes = 20_u32.to_ne_bytes().to_vec();
         bytes.extend(ERROR.to_ne_bytes());
         bytes.resize(HEADER, 0);

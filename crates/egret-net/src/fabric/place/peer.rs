@@ -20,7 +20,7 @@ pub(crate) enum PeerAddress {
 }
 
 impl PeerAddress {
-    /// Reads it; `None` if nobody can be there. A port belongs to it.
+    /// Reads it; `None` if no peer can be there. A port belongs to it.
     pub(crate) fn read(host: &str) -> Option<Self> {
         Self::among(host, || interfaces().unwrap_or_default())
     }

@@ -18,7 +18,7 @@ pub(crate) enum HostLookup {
     Asked(PendingLookup),
     /// At these, to be tried in turn.
     At(Vec<SocketAddr>),
-    /// Nobody knows the host, and this is why.
+    /// The host name was not resolved, for this reason.
     Nowhere(String),
 }
 
@@ -28,7 +28,7 @@ impl HostLookup {
         match PeerAddress::read(host) {
             None => Self::Nowhere(match HostText::read(host).port {
                 None => "an address has a port, as in 10.0.0.1:7400".to_owned(),
-                Some(0) => "nobody listens at port 0".to_owned(),
+                Some(0) => "port 0 has no listener".to_owned(),
                 Some(_) => "it is no address, no name of a host, or of an interface that is not \
                             here"
                     .to_owned(),

@@ -93,7 +93,7 @@ pub(in crate::fabric) enum SealError {
     Forged,
     /// The record was opened before.
     Repeated,
-    /// The record is so old that nobody knows whether it was opened before.
+    /// The record is so old that it is unknown whether it was opened before.
     Old,
     /// The number is of a key that is not the next.
     Far,

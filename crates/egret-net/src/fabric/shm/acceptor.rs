@@ -349,7 +349,7 @@ impl Acceptor {
         Err(RefusedPeer { pid: peer.control.peer().pid, why: RefusedPeerCause::Silent })
     }
 
-    /// Lets nobody in for a moment: without descriptors the listener would stay
+    /// Accepts no caller for a moment: without descriptors the listener would stay
     /// readable and keep its nic busy with nothing.
     fn rest(&mut self, now: Instant) {
         self.resting = now.checked_add(REST);
@@ -415,7 +415,7 @@ impl ShmProvenPeer {
 }
 
 /// Says of a name that is taken whether another user has it. `None` if it is this user's, or if
-/// nobody listens there.
+/// no process listens there.
 ///
 /// The process that has the name sees a peer connect and leave.
 pub(super) fn other_holder(host: &str) -> Option<OtherUser> {

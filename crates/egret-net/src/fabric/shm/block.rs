@@ -246,7 +246,7 @@ mod tests {
             for index in 0..16 {
                 let mut words = [u64::MAX; 2];
                 let to = words.as_mut_ptr().cast::<u8>().wrapping_add(index);
-                // SAFETY: a byte of `words`, which nobody else has.
+                // SAFETY: a byte of `words`, which no other has.
                 unsafe { store(to, 0x5A) };
                 let mut expected = [0xFF; 16];
                 expected[index] = 0x5A;

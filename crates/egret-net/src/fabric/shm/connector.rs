@@ -189,7 +189,7 @@ pub(super) struct HandshakeAttempt {
     wish: CooperationRequest,
 }
 
-/// What an attempt asks for, and of whom.
+/// What an attempt asks for, and the host that it asks.
 #[derive(Debug, Clone)]
 pub(super) struct AttemptTarget<'a> {
     /// The name of the nic.

@@ -1,6 +1,6 @@
 //! Copies that may race with another process.
 //!
-//! A plain copy is a promise to the compiler that nobody else touches the bytes
+//! A plain copy is a promise to the compiler that no other thread touches the bytes
 //! meanwhile; it may then read a byte twice, or keep something of its own where
 //! the copy is to be. Here nothing is promised: what races comes out as some
 //! mixture of old and new bytes, and that is all that can happen.

@@ -18,7 +18,7 @@
 //!
 //! The set reports each signal once (it is edge-triggered), so that a socket need not be
 //! drained for the next sleep: one system call less for each. Now and then it is
-//! drained all the same, because a signal that finds the socket full wakes nobody.
+//! drained all the same, because a signal that finds the socket full wakes no thread.
 //! An honest peer signals once per sleep, so a socket that is drained when
 //! [`SLEEPS_MAX`] sleeps have passed since the last time holds no more signals than
 //! that. A peer that signals more often fills its own socket.

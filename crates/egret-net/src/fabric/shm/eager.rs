@@ -162,7 +162,7 @@ impl EagerLanes {
         let arrived = sender.arrived().map_err(|_| PostError::Broken(BAD_RING))?;
         let is_behind = arrived < sender.position();
         if is_behind {
-            // An older count that somebody waits on stays: it becomes news sooner.
+            // An older count that a waiter waits on stays: it becomes news sooner.
             self.awaited[lane as usize].get_or_insert(arrived);
         }
         let before = sender.position();

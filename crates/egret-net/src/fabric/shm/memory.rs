@@ -54,7 +54,7 @@ pub(super) trait Writable {
     }
 }
 
-/// Cache lines that somebody else may store to at any time.
+/// Cache lines that another process may store to at any time.
 pub(super) trait Readable {
     type Atomics: Atomics;
     type Word: Peek;
@@ -62,7 +62,7 @@ pub(super) trait Readable {
     fn lines(&self) -> &[Line<Self::Word>];
 
     /// Copies whole words from byte `offset`, the start of one, to private memory:
-    /// what is there now, or a mixture if somebody is writing.
+    /// what is there now, or a mixture if the peer is writing.
     fn copy_out(&self, offset: usize, to: &mut [u64]) -> Result<(), OutOfBounds> {
         let words = self.lines().as_flattened();
         let (bytes, len) = (size_of_val(to), size_of_val(words));
@@ -141,7 +141,7 @@ impl OwnMemory {
         assert!(offset <= len && bytes <= len - offset, "{bytes} bytes at {offset} of {len}");
         let to = self.region.base().as_ptr().wrapping_add(offset);
         // SAFETY: the range is inside the mapping, which has whole words and lives as long as
-        // `self`; nobody reaches it but through `lines` and this function.
+        // `self`; it is reached only through `lines` and this function.
         unsafe { copy::copy_in(from, to) };
     }
 }
@@ -152,7 +152,7 @@ impl Writable for OwnMemory {
     #[inline]
     fn lines(&self) -> &[Line<AtomicU64>] {
         // SAFETY: all of the region's mapping, which is of whole pages, initialised, and lives as
-        // long as `self`. The region is nobody else's, so that no pool was cut from it: this
+        // long as `self`. The region has no other owner, so that no pool was cut from it: this
         // process reaches it only by atomics and by copies that behave like them.
         unsafe { self.lines.as_ref() }
     }

@@ -65,7 +65,7 @@ impl LocalEnd {
         let own = OwnMemory::with_first(BYTES, BOUNCE).ok()?;
         process_memory::mark(&own);
         let mut sleeper = DoorbellSleeper::new(own.clone(), BELL, sleep_policy);
-        // Until somebody looks at it.
+        // Until it is polled.
         sleeper.doze();
         let (cord, handle) = DoorbellSocket::pair().ok()?;
         Some(Self { own, sleeper, cord, handle })

@@ -9,7 +9,7 @@
 //!
 //! The number of a process may be given to another, and a process may execute
 //! another program. So every read takes the mark along, in the same call: a
-//! forked child does not inherit it, and nobody else has it. And after each read
+//! forked child does not inherit it, and no other process has it. And after each read
 //! the peer's process must not have ended, by its pidfd.
 //!
 //! A peer that names addresses where nothing is gets an error, and one that

@@ -10,13 +10,13 @@
 //! |---|---|---|---|
 //! | awake | each time if there are at most [`AT_ONCE`], else in turn | no | says so, and is looked at |
 //! | resting | one of all in turn, now and then | yes | is looked at, if it rests since the last fence |
-//! | ended | until somebody was told | | |
+//! | ended | until a waiter was told | | |
 //!
 //! An end that begins to rest passes no [fence over processes](super::doorbell), which would cost more
 //! than it saves: a peer that puts something at that very moment may not see that the end rests.
 //! What it put is found in turn.
 //!
-//! Connections with eager messages that nobody has drained are remembered: to drain is to go to
+//! Connections with eager messages that were not drained are remembered: to drain is to go to
 //! them alone.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub(super) struct ConnectionRounds {
     /// How many rest, and the place that is the next to be looked at all the same.
     resting: usize,
     resting_next: usize,
-    /// Those of them that are to be looked at before a nic sleeps.
+    /// Connections that must be polled before a nic sleeps.
     unseen: OwedLooks,
     /// Whether the nic sleeps, or is about to.
     is_armed: bool,

@@ -22,7 +22,7 @@ pub(super) struct PacketSocket(OwnedFd);
 #[derive(Debug)]
 pub(super) struct ControlPacket {
     pub bytes: Vec<u8>,
-    /// Those beyond [`FDS_MAX`] were closed by the kernel.
+    /// Descriptors of the packet; the kernel closed those beyond [`FDS_MAX`].
     pub fds: Vec<OwnedFd>,
     /// Whether it was longer than [`PACKET_MAX`], and is cut off.
     pub cut_off: bool,
@@ -42,7 +42,7 @@ pub(super) enum ReceivedPacket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum PacketSent {
-    /// It is with the kernel, in order.
+    /// The kernel has the packet, in order.
     Sent,
     /// The peer has not read what was sent before; try again later.
     Full,

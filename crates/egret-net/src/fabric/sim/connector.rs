@@ -54,7 +54,7 @@ impl SimWorld {
         self.schedule(next, WorldEvent::RetryConnect { node, end });
     }
 
-    /// Nobody was found, or nobody opened.
+    /// Gives up an attempt whose host was not found, or did not accept.
     fn give_up_connecting(&mut self, node: NodeId, end: EndId) {
         let Some(Connection::Connecting(attempt)) = self.nodes[node].ends.get(&end) else { return };
         let is_known = self.nodes[attempt.peer].is_known();

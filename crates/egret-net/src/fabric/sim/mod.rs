@@ -169,7 +169,7 @@ impl rt::Runtime for SimFabric {
     }
 }
 
-/// Everything that happens to a machine happens when somebody looks or waits here.
+/// Everything that happens to a machine happens when a thread looks or waits here.
 impl fabric::VirtualTime for SimFabric {
     fn now(&self) -> Instant {
         self.now()
@@ -292,7 +292,7 @@ impl SimFabric {
         });
     }
 
-    /// A crashed node comes up again, knowing nothing, before anybody has
+    /// A crashed node comes up again, knowing nothing, before any process has
     /// opened a nic there: peers are refused instead of left without an answer.
     pub fn restart(&self, name: &str) {
         self.with(|world| {

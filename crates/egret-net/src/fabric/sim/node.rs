@@ -27,7 +27,7 @@ pub(super) struct SimNode {
     /// What has come for windows.
     pub came: VecDeque<WindowDelivery>,
     pub listeners: BTreeMap<ListenerName, SimListener>,
-    /// Who was accepted, and as which end: a repeated request gets the same answer.
+    /// Accepted callers and their ends: a repeated request gets the same answer.
     pub accepted: BTreeMap<Caller, EndId>,
     next_end: EndId,
 }

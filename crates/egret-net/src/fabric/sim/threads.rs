@@ -1,8 +1,8 @@
 //! The threads of a simulated world. One of them runs, until it waits or ends; who is next, the seed
-//! decides, and time moves on when nobody can run.
+//! decides, and time moves on when no thread can run.
 //!
 //! Each is a thread of the machine, which sleeps while another has the turn. The thread that waits
-//! carries out what happens in the world until somebody can run, and hands the turn on. Nobody has
+//! carries out what happens in the world until a thread can run, and hands the turn on. Nobody has
 //! the turn taken from it: what a thread does between two waits is one step to all others. So a lock
 //! that is held over a wait could stop the world; none of ours is.
 
@@ -83,7 +83,7 @@ enum NextThread {
     Mine,
     /// Another has the turn.
     Other(std::thread::Thread),
-    /// Nobody can run: something is to happen.
+    /// No thread can run: the next event is due.
     Nobody,
 }
 
@@ -144,7 +144,7 @@ impl Threads {
         matches!(first, Some(ThreadState::Waits(ThreadWait { until: None, since, .. })) if now - since > STALLED)
     }
 
-    /// Who waits, and for how long.
+    /// The text of the waiting threads, with their deadlines.
     fn print(&self) -> String {
         let line = |member: &SimThread| match member.state {
             ThreadState::Waits(ThreadWait { until: Some(until), .. }) => {
@@ -243,7 +243,7 @@ impl SimFabric {
         self.look_in(|world| _ = world.threads.over.get_or_insert(WorldEnd::Halted(why)));
     }
 
-    /// Starts a thread, which runs when somebody waits.
+    /// Starts a thread, which runs when another waits.
     pub(super) fn start(
         &self,
         name: &str,
@@ -301,7 +301,7 @@ impl SimFabric {
         _ = self.leave_if_over(me, until);
     }
 
-    /// Carries out what happens until somebody can run.
+    /// Carries out what happens until a thread can run.
     fn hand_on(&self, me: Option<usize>) -> NextThread {
         loop {
             let next = self.look_in(|world| world.choose(me));
@@ -323,7 +323,7 @@ impl SimFabric {
         }
     }
 
-    /// Nobody can run, and nothing will happen: the first thread says so.
+    /// Ends the world when no thread can run and no event is left: the first thread reports it.
     fn halt(&self) {
         let (waiting, report) = (self.look_in(|world| world.threads.print()), self.report());
         let why = format!("everybody waits and nothing will happen:\n{waiting}{report}");

@@ -17,7 +17,7 @@ pub(super) struct Trace {
     digest: u64,
 }
 
-/// One event: formatted only if somebody asks.
+/// One event: formatted only if it is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TraceEntry {
     pub at: Instant,

@@ -34,7 +34,7 @@ pub(super) enum FrameBody {
     Connect(Vec<u8>),
     Accept,
     Refuse(ConnectRefusal),
-    /// Somebody listens, and has not accepted yet.
+    /// The service has a listener, which has not accepted yet.
     Queued,
     /// A message of the unreliable level.
     Datagram(SimDatagram),

@@ -33,7 +33,7 @@ pub(super) struct Acceptor {
     listening: OwnedFd,
     credentials: Credentials,
     handshakes: BTreeMap<u64, TcpHandshake>,
-    /// When to let somebody in again, if the system has no descriptors left.
+    /// When to accept callers again, if the system has no descriptors left.
     paused: Option<Instant>,
     complaints: RejectionLog,
     /// Handshakes that may begin until the next [turn](Self::turn).
@@ -63,7 +63,7 @@ pub(super) struct TcpRequest {
 pub(super) const CROWD: HandshakeLimits = HandshakeLimits { all: 256, of_one: 128 };
 /// How long a handshake may take.
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
-/// How long to let nobody in if the system has no descriptors.
+/// How long to accept no caller if the system has no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Callers let in at once, so that those who connect for ever do not stop the others.
 const AT_ONCE: usize = 16;
@@ -75,7 +75,7 @@ const GIVE_WAY_MAX: usize = 4;
 /// Callers that the kernel keeps waiting.
 const BACKLOG: i32 = 512;
 const HOST_MAX: usize = 255;
-/// Why somebody is waited for no more.
+/// Why a caller is waited for no more.
 const LATE: &str = "its handshake took too long";
 
 impl Acceptor {
@@ -87,7 +87,7 @@ impl Acceptor {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let listening = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        // A port that was asked for is free again as soon as nobody listens there.
+        // A port that was asked for is free again as soon as its listener is gone.
         sockopt::set_socket_reuseaddr(&listening, true)?;
         rustix::net::bind(&listening, &at)?;
         rustix::net::listen(&listening, BACKLOG)?;

@@ -69,7 +69,7 @@ impl DataPath {
         (position, self.queue(0, true, keys))
     }
 
-    /// Whether eager messages have come, or there is room for them, that nobody was told of.
+    /// Whether eager messages have come, or there is room for them, that was not yet reported.
     #[inline]
     pub(super) fn take_news(&mut self) -> bool {
         let came = std::mem::take(&mut self.receiver.eager.has_news);

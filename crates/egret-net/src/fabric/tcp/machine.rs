@@ -92,7 +92,7 @@ impl Machine for Driver {
     }
 
     /// The lock of the nic is entered once for each message, and a lone message costs one system
-    /// call. While somebody sleeps, what is left to do may have to end that sleep, which
+    /// call. While a thread sleeps, what is left to do may have to end that sleep, which
     /// [`send`](Self::send) can tell.
     #[inline]
     fn try_send(
@@ -167,7 +167,7 @@ impl Machine for Driver {
             if has_more {
                 self.heard.push_back(id);
             }
-            // Nobody looks again soon at one that is left to the set.
+            // A connection that is left to the set is not polled again soon.
             if is_dirty || owes && !self.is_active(id) {
                 self.write_soon(id, after);
             }

@@ -46,7 +46,7 @@ impl TcpSocket {
         match sockopt::socket_error(&self.0) {
             Ok(Err(why)) | Err(why) => Some(Err(why)),
             Ok(Ok(())) => match rustix::net::getpeername(&self.0) {
-                // Two ends of one socket: nobody else was there.
+                // Two ends of one socket: no other process was there.
                 Ok(peer) if rustix::net::getsockname(&self.0).ok() == peer => {
                     Some(Err(Errno::CONNREFUSED))
                 }
@@ -79,7 +79,7 @@ impl TcpSocket {
         self.0.as_fd()
     }
 
-    /// Who is at the other end, unless it has left.
+    /// The address of the peer, unless it has left.
     pub(super) fn peer_address(&self) -> Option<SocketAddr> {
         let peer = rustix::net::getpeername(&self.0).ok().flatten();
         peer.and_then(|peer| SocketAddr::try_from(peer).ok())

@@ -143,7 +143,7 @@ impl ByteStream {
         }
     }
 
-    /// Reads what nobody wants, opened or not; 0 is the end.
+    /// Reads bytes to be dropped, opened or not; 0 is the end.
     pub(super) fn read_in_vain(&mut self, scrap: &mut [u8]) -> Result<usize, StreamReadError> {
         match self {
             Self::Sealed(sealed) => sealed.wire.read(scrap),

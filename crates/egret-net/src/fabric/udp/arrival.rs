@@ -1,4 +1,4 @@
-//! What becomes of a datagram: whom it is for, and whether it may be.
+//! What becomes of a datagram: the connection it is for, and whether it may be.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -43,7 +43,7 @@ type WindowBytes = (ConnId, Range<usize>);
 struct UnknownConnection;
 
 const FORGOTTEN: ViError = ViError::PeerDied { why: "it no longer knows the connection" };
-const NOBODY: ViError = ViError::PeerDied { why: "nobody receives at its address" };
+const NOBODY: ViError = ViError::PeerDied { why: "no process receives at its address" };
 const NIC_DOWN: ViError = ViError::PeerDied { why: "its nic went down" };
 
 impl Driver {
@@ -372,7 +372,7 @@ impl Driver {
     }
 
     /// Reads from the system which datagrams were not delivered. The quoted part of a datagram must have the
-    /// number of the peer, which nobody else knows.
+    /// number of the peer, which no other host knows.
     #[cold]
     pub(super) fn handle_undelivered_datagrams(&mut self, after: &mut After) {
         self.groups.iter().for_each(GroupMembership::handle_undelivered_datagrams);

@@ -213,7 +213,7 @@ impl Connector {
         }
         let fed = caller.feed(step);
         if fed.is_ok() {
-            // The host has proven its key: from now on nobody else is heard.
+            // The host has proven its key: from now on no other host is heard.
             attempt.theirs = Some(theirs);
         }
         match fed {
@@ -239,7 +239,7 @@ impl Connector {
         ConnectOutcome::Pending
     }
 
-    /// Nobody waits for this attempt any more: the host need not.
+    /// Ends an attempt that was given up, and tells the host.
     pub(super) fn give_up(&mut self, socket: &DatagramSocket) {
         if let (Some(theirs), Some(at)) = (self.attempt.theirs.take(), self.at(socket)) {
             let goodbye = UdpHead::goodbye(theirs, GoodbyeReason::Closed);

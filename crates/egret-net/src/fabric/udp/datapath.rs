@@ -23,7 +23,7 @@ pub(super) struct DataPath {
     is_full: bool,
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Debug)]
 enum RemoteSide {
     One {

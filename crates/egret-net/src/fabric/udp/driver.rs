@@ -177,7 +177,7 @@ impl Driver {
         self.links.release(number);
     }
 
-    /// Whether anybody's time is counted.
+    /// Whether connections are open or handshakes under way.
     pub(super) fn is_busy(&self) -> bool {
         !self.links.open.is_empty() || self.acceptor.handshakes() > 0
     }
@@ -313,8 +313,8 @@ impl Driver {
         }
     }
 
-    /// Nobody has slept for long: takes the socket out of the set, which whoever sends to
-    /// it would otherwise write to each time. That is a fifth of a round trip.
+    /// Takes the socket out of the set when no thread has slept for long: each datagram that arrives would
+    /// otherwise make the kernel write to the set. That is a fifth of a round trip.
     #[cold]
     pub(super) fn stay_awake(&mut self) {
         self.awake = 0;
@@ -334,7 +334,7 @@ impl Driver {
         self.by_peer.remove(&(link.at, link.to));
         if link.is_member() {
             self.groups.retain(|member| member.number != number);
-            // Its handle may keep the socket, which nobody reads any more.
+            // Its handle may keep the socket, which is not read any more.
             link.socket().forget(&self.fixed.set);
         } else {
             self.closings.add(link);

@@ -21,7 +21,7 @@ use crate::vi::{Descriptor, Notices, Posted, Ticket};
 
 /// Where datagrams leave.
 pub(super) trait DatagramPort {
-    /// Sends one datagram, or loses it: nobody will know.
+    /// Sends one datagram, or loses it without a report.
     fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), SendBlocked>;
     /// Sends one that lies in one piece.
     #[inline]
@@ -51,11 +51,11 @@ pub(super) trait DatagramPort {
 pub(super) enum SendBlocked {
     /// The system has no room for it now.
     Full,
-    /// It is larger than what the path carries now.
+    /// The datagram is larger than what the path carries now.
     TooLong { room: usize },
 }
 
-/// To whom.
+/// The receiver.
 #[derive(Debug)]
 pub(super) enum Destination {
     End(ConnectionNumber),

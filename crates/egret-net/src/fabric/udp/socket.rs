@@ -264,7 +264,7 @@ impl DatagramSocket {
                 Err(SendBlocked::TooLong { room: to.map_or(ROOM_MIN, |to| self.room_to(&to)) })
             }
             Errno::INTR => Ok(true),
-            // Of an earlier datagram, perhaps to somebody else.
+            // Of an earlier datagram, perhaps to another host.
             Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::PROTO => {
                 self.has_undelivered.store(true, Relaxed);
                 Ok(true)
@@ -299,7 +299,7 @@ impl DatagramSocket {
         self.has_undelivered.load(Relaxed) && self.has_undelivered.swap(false, Relaxed)
     }
 
-    /// What the system has to say about a datagram that found nobody. Other news,
+    /// What the system has to say about a datagram that found no receiver. Other news,
     /// such as that the path carries less, are known to the system and passed over.
     pub(super) fn undelivered(&self) -> Option<UndeliveredDatagram> {
         #[cfg(any(test, feature = "fuzzing"))]

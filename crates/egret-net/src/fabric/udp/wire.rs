@@ -32,14 +32,14 @@ pub(super) enum UdpDatagram<'a> {
     Alive { to: ConnectionNumber },
     /// The other end has left the connection.
     Goodbye { to: ConnectionNumber, why: GoodbyeReason },
-    /// Nobody has this number here.
+    /// No connection has this number here.
     Unknown { number: ConnectionNumber },
-    /// The bytes of a handshake so far, by somebody who listens under `from` and has
+    /// The bytes of a handshake so far, by a caller that listens under `from` and has
     /// been given a `token`, or zero.
     Handshake { token: u64, from: ConnectionNumber, stream: &'a [u8] },
     /// To be shown with the next handshake.
     Token { to: ConnectionNumber, token: u64 },
-    /// The answer to a handshake so far, by somebody who will listen under `from`.
+    /// The answer to a handshake so far, by a callee that will listen under `from`.
     Answer { to: ConnectionNumber, from: ConnectionNumber, waits: bool, stream: &'a [u8] },
     /// A message to a group, or a part of one, by the member `from`.
     Group { group: u64, from: u64, signature: Option<&'a [u8; SIGNATURE]>, piece: UdpPiece<'a> },
@@ -328,7 +328,7 @@ fn streamed(kind: u8, flags: u8, to: u64, from: ConnectionNumber, stream: &[u8])
 }
 
 impl<'a> UdpDatagram<'a> {
-    /// Reads what somebody sent.
+    /// Reads a datagram.
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (datagram, len) = Self::first(bytes)?;

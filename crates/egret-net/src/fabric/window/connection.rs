@@ -36,7 +36,7 @@ pub(super) struct Connection {
     /// know how far this side is.
     pub is_dirty: bool,
     pub is_owing: bool,
-    /// Whether nobody has a handle to it.
+    /// Whether all handles to it were dropped.
     pub is_released: bool,
     /// Whether the nic has it among those whose eager messages are to be drained.
     is_heard: bool,
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Whether eager messages, or room for them, are there that nobody was told of; and whether the
+    /// Whether eager messages, or room for them, are there that were not reported; and whether the
     /// link is newly among those to be drained.
     pub(super) fn take_news(&mut self) -> (bool, bool) {
         let (has_news, eager) = match (self.end.open(), &self.left) {

@@ -105,7 +105,7 @@ impl DataPath {
         self.sender.eager.arrived(lane)
     }
 
-    /// Whether eager messages have come, or there is room for them, that nobody was told of.
+    /// Whether eager messages have come, or there is room for them, that was not yet reported.
     pub(super) fn take_news(&mut self) -> bool {
         let came = std::mem::take(&mut self.receiver.eager.has_news);
         std::mem::take(&mut self.sender.eager.has_news) | came
@@ -296,7 +296,7 @@ impl OpenEnd for DataPath {
     }
 }
 
-/// What the peer has acknowledged, and nobody has heard of yet.
+/// What the peer has acknowledged, and was not reported yet.
 fn acknowledged(window: &mut Window<Parcel>) -> impl Iterator<Item = Parcel> {
     std::iter::from_fn(|| if planted(Fault::AcknowledgedLost) { None } else { window.poll_sent() })
 }

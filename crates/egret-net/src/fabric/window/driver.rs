@@ -43,7 +43,7 @@ pub(super) struct WindowMachine {
     pub pace: PollTimer,
     /// What was settled below.
     pub settled: Settled,
-    /// Until when somebody sleeps, if somebody does.
+    /// Until when a thread sleeps, if one does.
     pub slept: Option<Option<Instant>>,
 }
 
@@ -139,7 +139,7 @@ impl WindowMachine {
         count
     }
 
-    /// Hears the next datagram of somebody, who may have lied.
+    /// Processes the next datagram of a sender, which may have lied.
     fn hear(&mut self, after: &mut After) -> Option<(ConnId, Result<(), ViError>)> {
         loop {
             let ended = match self.below.next_datagram(after)? {
@@ -163,7 +163,7 @@ impl WindowMachine {
                 // It may have been made just before.
                 self.take_settled(after);
             }
-            // One that was released is known to nobody.
+            // A released connection has no handle.
             if self.links.contains_key(&ended) {
                 let why = self.below.error(ended).unwrap_or(ViError::Closed);
                 self.ended_below(ended, &why, after);

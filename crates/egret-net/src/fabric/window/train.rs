@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_leaves_later_and_once() {
+    fn datagrams_without_room_leave_later_and_once() {
         let mut train = train(&[50; 10]);
         let mut got = Vec::new();
         let mut room = 3;

@@ -10,7 +10,7 @@ use crate::vi::Nic;
 
 /// A value behind the lock of a nic; made by [`Nic::lock_with`].
 ///
-/// Who stands on a nic has state of its own: links, for one. A thread that has such state under
+/// A layer above a nic has state of its own: links, for one. A thread that has such state under
 /// this lock sends, posts, drains and closes on the same nic without taking another. Whom that
 /// concerns (a waker, the handler of a completion queue) is told when the thread leaves, so that
 /// no code of the program runs under the lock. The nic makes no [progress](Nic::poll) meanwhile, and
@@ -48,7 +48,7 @@ impl<T> NicLocked<T> {
         self.value.with(body)
     }
 
-    /// Tells whom calls under the lock concern.
+    /// Delivers what calls under the lock have caused.
     #[inline]
     pub fn tell(&self) {
         self.hub.tell_if_left();

@@ -68,7 +68,7 @@ struct HubState {
     sleepers: u32,
     /// What a call leaves to do; empty between calls.
     after: After,
-    /// What calls have left to do when the lock is free, and whether there is somebody to wake.
+    /// What calls have left to do when the lock is free, and whether there is a waker to wake.
     left: After,
     wakes: bool,
 }
@@ -127,7 +127,7 @@ impl Hub {
         if let Some(world) = &self.world {
             return if self.inside.is_mine() { self.seen() } else { self.look(&**world) };
         }
-        // Whoever has it counts what happens, and who would sleep waits for it.
+        // The holder counts what happens, and a thread that would sleep waits for it.
         let polled = self.inside.try_with(|inside| {
             self.call(inside, |machine, after| machine.poll(after));
         });
@@ -171,7 +171,7 @@ impl Hub {
         self.inside.with(|inside| self.call(inside, body))
     }
 
-    /// Works under the lock, where nobody is to be told of what comes of it.
+    /// Works under the lock, where nothing is to be delivered afterwards.
     #[inline]
     pub(super) fn quietly<R>(&self, body: impl FnOnce(&mut dyn Machine) -> R) -> R {
         self.inside.with(|inside| body(&mut *inside.machine))

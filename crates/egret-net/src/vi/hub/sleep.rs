@@ -34,7 +34,7 @@ pub(super) struct Sleep {
     changed: Condvar,
     /// Threads that sleep, or wait for the place.
     pub(super) waiting: AtomicU32,
-    /// Readable when a sleep is to end. `None` where nobody sleeps on a descriptor, or if the
+    /// Readable when a sleep is to end. `None` where no thread sleeps on a descriptor, or if the
     /// system has none to give.
     event: Option<OwnedFd>,
     pub(super) watched: LoopWatch,
@@ -42,7 +42,7 @@ pub(super) struct Sleep {
 
 #[derive(Debug, Default)]
 pub(super) struct SleepPlace {
-    /// Whether somebody has it.
+    /// Whether a thread has it.
     pub(super) is_taken: bool,
     /// Whether the event was written for the one who has it.
     told: bool,

@@ -241,7 +241,7 @@ impl Nic {
 pub(super) struct History {
     /// How many waits in a row have spent their rounds.
     in_vain: AtomicU32,
-    /// Waits to come in which nobody gives way.
+    /// Waits to come in which no thread gives way.
     hurried: AtomicU32,
     /// Looks that have found something since this side last sent something.
     heard: AtomicU32,
@@ -388,7 +388,7 @@ const TRY_EVERY: u32 = 16;
 const YIELDS: u32 = 16;
 /// Giving way that takes so long does not pay.
 const SLOW: Duration = Duration::from_micros(50);
-/// Waits after that in which nobody gives way.
+/// Waits after that in which no thread gives way.
 const HURRIED: u32 = 64;
 /// Looks in a row that find something, of a side that only listens.
 const LISTENS: u32 = 4;

@@ -41,9 +41,9 @@ struct Descriptors {
 pub(super) enum LoopState {
     #[default]
     Awake,
-    /// It has the place of the one who sleeps.
+    /// The loop has the place of the sleeper.
     Asleep,
-    /// A thread has that. Whether the loop's event was written.
+    /// A thread has the place of the sleeper. Whether the loop's event was written.
     Beside { told: bool },
 }
 

@@ -102,7 +102,7 @@ fn a_post_that_is_taken_back_does_not_go_and_others_do() {
 }
 
 #[test]
-fn nobody_reads_what_waits_any_more() {
+fn waiting_posts_fail_when_the_reader_is_dropped() {
     let mut writing = writing(cost(10));
     let mut all = [[10, 20], [10, 30]].map(|parts| post(&mut writing, &parts));
     assert_eq!(kinds(&mut writing), [(FrameKind::Part, 10)]);

@@ -11,9 +11,9 @@ use crate::am::TableKey;
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {
-        /// Nobody remembers which messages have come.
+        /// Received messages are not remembered.
         Doubled,
-        /// Nobody looks whether a message was damaged.
+        /// Damaged messages are not checked for.
         Damaged,
         /// A message goes to the handler of another port.
         OtherPort,

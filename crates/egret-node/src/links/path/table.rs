@@ -33,7 +33,7 @@ pub(crate) struct PathTable {
     /// For connections.
     vi: ViOptions,
     all: SlotTable<PathState>,
-    /// Those that are being made, by their links.
+    /// Paths that are being made, by their links.
     calls: BTreeMap<SlotKey, PathAttempt>,
     /// Where the handlers of ports are.
     ports: BTreeMap<u64, TableKey>,
@@ -151,7 +151,7 @@ impl LinksState {
         None
     }
 
-    /// Nobody has answered in time. Others that wait for the same call anew.
+    /// Gives up a path that was not answered in time. Other waiters for it call anew.
     pub(super) fn give_up_path(&mut self, host: &str) -> Option<LinkError> {
         let Some(link) = self.links.to_host(host) else { return self.give_up(host) };
         let mut call = self.paths.calls.remove(&link)?;

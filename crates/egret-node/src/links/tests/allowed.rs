@@ -42,7 +42,7 @@ fn calls(link: u64, incarnation: u64) -> LinkControl {
 }
 
 #[test]
-fn who_is_not_listed_waits_and_who_is_listed_has_a_link() {
+fn unlisted_peers_wait_and_listed_peers_get_a_link() {
     let sim = Sim::new(1);
     let stage = Stage::new(&sim);
     let (honest, before) = closed(&stage);
@@ -84,7 +84,7 @@ fn another_life_waits_until_it_is_listed() {
 }
 
 /// Who is not listed any more keeps a link for a few seconds, and who is listed again for good.
-fn who_left_has_no_link_for_long() {
+fn a_peer_that_left_loses_its_link() {
     let sim = Sim::new(7);
     let stage = Stage::new(&sim);
     let (honest, before) = closed(&stage);
@@ -133,7 +133,7 @@ fn a_host_that_is_listed_anew_has_no_link_of_before() {
 
 /// What is said of a host that is called only changes nothing of it.
 #[test]
-fn nobody_takes_the_place_of_whom_this_side_calls() {
+fn a_called_host_accepts_no_link_of_another_key() {
     let sim = Sim::new(4);
     let stage = Stage::new(&sim);
     let (honest, before) = closed(&stage);
@@ -168,7 +168,7 @@ fn an_older_call_does_not_replace_a_later_one() {
 #[test]
 fn scenes_hold() {
     another_key_has_no_link();
-    who_left_has_no_link_for_long();
+    a_peer_that_left_loses_its_link();
     the_unlisted_go();
     a_host_that_is_listed_anew_has_no_link_of_before();
     an_older_call_does_not_replace_a_later_one();
@@ -177,7 +177,7 @@ fn scenes_hold() {
 #[test]
 fn planted_faults_are_found() {
     assert!(caught(Fault::AnyKey, another_key_has_no_link));
-    assert!(caught(Fault::UnlistedStay, who_left_has_no_link_for_long));
+    assert!(caught(Fault::UnlistedStay, a_peer_that_left_loses_its_link));
     assert!(caught(Fault::UnlistedStay, the_unlisted_go));
     assert!(caught(Fault::AnyKey, a_host_that_is_listed_anew_has_no_link_of_before));
     assert!(caught(Fault::AnyNumber, an_older_call_does_not_replace_a_later_one));

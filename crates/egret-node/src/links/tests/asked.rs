@@ -43,7 +43,7 @@ fn what_was_served_while_it_was_asked_is_asked_for_again() {
 
 /// A handler has left its answer to another thread, which gives it while the first sleeps.
 #[test]
-fn who_drives_is_asked_when_another_thread_has_answered() {
+fn drive_checks_its_condition_after_an_answer_of_another_thread() {
     for answers in [true, false] {
         let options = LinksOptions::default().background(false);
         let (here, there) = (links_with("asks", options.clone()), links_with("serves", options));

@@ -47,7 +47,7 @@ fn both(nodes: &[Node; 2], late: u64) -> [RemoteEndpoint; 2] {
 }
 
 #[test]
-fn whoever_calls_first_there_is_one_link() {
+fn crossing_calls_make_one_link() {
     check(0..300, |sim| {
         let mut random = Random(rt::random());
         let level = [Reliability::Delivery, Reliability::Reception][random.index(2)];
@@ -76,7 +76,7 @@ fn whoever_calls_first_there_is_one_link() {
 
 /// A call that has failed, and of which nobody asks any more what became of it, is in nobody's way.
 #[test]
-fn who_was_called_in_vain_can_call() {
+fn a_host_that_was_called_in_vain_can_call() {
     check(0..20, |sim| {
         let (options, ledger) = (LinksOptions::default(), Ledger::default());
         let a = Node::new(sim, "a", &options, &ledger);

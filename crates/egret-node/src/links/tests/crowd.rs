@@ -81,7 +81,7 @@ fn links_under_many_names_leave_room_for_others() {
 }
 
 #[test]
-fn who_finds_all_links_in_use_is_told_how_many_there_are() {
+fn a_full_peer_reports_its_number_of_links() {
     for (sim, options) in worlds() {
         let bounded = options.clone().peers_max(2);
         let mut nodes = nodes(&sim, &bounded, &["honest"]);

@@ -116,7 +116,7 @@ fn a_flooded_node_gives_up_a_call_in_time() {
 }
 
 #[test]
-fn a_flooded_node_drives_no_longer_than_it_is_told() {
+fn a_flooded_node_drives_until_its_deadline() {
     Flooded::new().ends_in_time(|it| {
         assert!(!it.nodes[0].links.drive(TIME, || false));
     });
@@ -188,7 +188,7 @@ fn waits_without_time_serve_everything_in_the_end() {
 /// A thread leaves a bundle for which upcalls wait while another sleeps in the nic: that one is
 /// woken, and serves them.
 #[test]
-fn who_sleeps_is_woken_to_serve_what_another_leaves() {
+fn a_sleeping_thread_is_woken_for_upcalls_of_another_thread() {
     let options = LinksOptions::default().background(false);
     let (here, there) = (links_with("sends", options.clone()), links_with("served", options));
     let (inside, served) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -238,7 +238,7 @@ fn who_sleeps_is_woken_to_serve_what_another_leaves() {
 
 /// The same for upcalls of other bundles, which a handler has caused.
 #[test]
-fn who_sleeps_is_woken_to_serve_what_a_handler_causes() {
+fn a_sleeping_thread_is_woken_for_upcalls_of_a_handler() {
     let options = LinksOptions::default().background(false);
     let (here, there) = (links_with("sends", options.clone()), links_with("served", options));
     let endpoint = there.bundle().register("served", 0).unwrap();

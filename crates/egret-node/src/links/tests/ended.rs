@@ -56,7 +56,7 @@ pub(super) fn go_on(sim: &Sim, nodes: &[Node], time: Duration) {
 const LONG: Duration = Duration::from_secs(30);
 
 #[test]
-pub(super) fn who_had_a_mapping_is_told_once() {
+pub(super) fn the_end_of_a_mapping_is_reported_once() {
     for (sim, options) in worlds() {
         let mut all = nodes(&sim, &options, &["a", "b", "c"]);
         let ends = [0, 1].map(|at| listen(&all[0].endpoints[at].endpoint));
@@ -164,7 +164,7 @@ fn what_a_handler_throws_holds_nothing_up_when_it_is_dropped() {
 }
 
 #[test]
-fn it_is_told_behind_what_came_and_by_the_same_peer() {
+fn the_end_of_a_peer_is_reported_after_its_messages() {
     for (sim, options) in worlds() {
         let mut all = nodes(&sim, &options, &["a", "b"]);
         let seen = Arc::new(Mutex::new(Vec::new()));

@@ -52,7 +52,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn who_waits_for_room_is_woken() {
+fn room_wakes_the_waiting_task() {
     for (sim, options) in worlds() {
         let all = nodes(&sim, &options.window(2), &["a", "b"]);
         let later = Arc::new(Mutex::new(Vec::new()));

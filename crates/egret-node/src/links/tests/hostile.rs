@@ -211,7 +211,10 @@ const LIES: &[Lie] = &[
         |it| tell(it, FlowName::Replies(it.slot), ReceiverNotice::Refuse { upto: 1, most: 1 }),
         "was not sent",
     ),
-    (|it| ask(it, FlowName::Requests(50), SenderNotice::Want { upto: 1, len: 1 }), "mapping that does not exist"),
+    (
+        |it| ask(it, FlowName::Requests(50), SenderNotice::Want { upto: 1, len: 1 }),
+        "mapping that does not exist",
+    ),
     (|it| ask(it, FlowName::Replies(50), SenderNotice::Withdraw), "mapping that does not exist"),
     (
         |it| ask(it, FlowName::Requests(it.slot), SenderNotice::Want { upto: 9, len: 1 }),
@@ -297,7 +300,7 @@ fn asked(stage: &Stage, liar: &Liar) -> (RemoteEndpoint, Call, u32) {
 }
 
 #[test]
-fn who_lies_about_what_it_was_asked_is_cut_off() {
+fn lies_about_requested_mappings_are_cut_off() {
     type Lie = (fn(&Liar, u32), &'static str);
     let reply = |number, request| FrameHead {
         request,
@@ -341,7 +344,7 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
 
 /// Who asks and asks and takes no answer costs what it may, and no more.
 #[test]
-fn who_does_not_listen_is_cut_off_before_it_costs_much() {
+fn a_peer_that_takes_no_answers_is_cut_off() {
     let sim = Sim::new(4);
     let stage = Stage::new(&sim);
     let liar = stage.liar();

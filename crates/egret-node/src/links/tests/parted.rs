@@ -47,7 +47,7 @@ pub(super) fn what_was_sent_before_arrives_and_then_the_reason() {
 }
 
 #[test]
-fn nobody_waits_for_who_does_not_listen() {
+fn a_peer_that_does_not_listen_is_not_waited_for() {
     for (sim, options) in worlds() {
         let all = nodes(&sim, &options, &["a", "b", "c"]);
         let told = [0, 2].map(|at| listen(&all[at].endpoints[0].endpoint));
@@ -87,7 +87,7 @@ fn a_handler_can_begin_it() {
 }
 
 #[test]
-fn who_has_failed_loses_its_link_and_no_other_does() {
+fn only_the_failed_peer_loses_its_link() {
     for (sim, options) in worlds() {
         let all = nodes(&sim, &options, &["a", "b", "c"]);
         let kept = Mutex::new(Vec::new());

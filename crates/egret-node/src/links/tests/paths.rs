@@ -349,14 +349,14 @@ fn a_peer_has_one_path_and_a_stranger_none() {
 }
 
 #[test]
-fn nobody_has_paths_without_end() {
+fn a_peer_has_one_path() {
     a_peer_has_one_path_and_a_stranger_none();
     let test = a_peer_has_one_path_and_a_stranger_none;
     assert!(caught(Fault::Hoarded, test), "that it keeps all goes unnoticed");
 }
 
 #[test]
-fn who_is_not_there_has_no_path() {
+fn a_path_to_an_absent_peer_fails() {
     let sim = Sim::new(1);
     let all = nodes(&sim, &LinksOptions::default(), &["a"]);
     let links = &all[0].links;

@@ -38,7 +38,10 @@ fn trials_of_nodes_with_threads_find_what_is_planted() {
 #[test]
 fn an_end_that_is_not_told_once_is_found() {
     for fault in [Fault::EndUntold, Fault::EndTwice] {
-        assert!(caught(fault, ended::who_had_a_mapping_is_told_once), "{fault:?} goes unnoticed");
+        assert!(
+            caught(fault, ended::the_end_of_a_mapping_is_reported_once),
+            "{fault:?} goes unnoticed"
+        );
     }
 }
 

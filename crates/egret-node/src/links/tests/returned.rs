@@ -191,7 +191,7 @@ fn refused(nodes: &[Node], remote: &RemoteEndpoint, is_put: bool) -> MessageErro
 }
 
 #[test]
-fn who_is_refused_a_get_or_put_is_told_why_over_any_fabric() {
+fn refused_gets_and_puts_say_why_over_any_fabric() {
     for (sim, options) in worlds() {
         let nodes = nodes(&sim, &options, &["a", "b"]);
         let forbidden = |asked| MessageError::Access(AccessError::Forbidden { asked });

@@ -32,7 +32,7 @@ fn try_plans(seeds: Range<u64>, change: fn(Plan) -> Plan) -> BTreeMap<String, us
 }
 
 #[test]
-fn whatever_happens_each_message_is_served_once_in_order_or_somebody_is_told() {
+fn each_message_is_served_once_in_order_or_reported() {
     let counts = try_seeds(seeds(200));
     println!("{counts:#?}");
 }

@@ -10,7 +10,7 @@ use crate::frame::{FrameHead, FrameKind};
 use crate::link::control::{LinkControl, LinkHello, VERSION};
 
 #[test]
-fn who_does_not_say_hello_is_sent_away() {
+fn a_connection_without_a_hello_is_closed() {
     let sim = Sim::new(1);
     let stage = Stage::new(&sim);
     let honest = &stage.nodes[0].links;
@@ -42,7 +42,7 @@ fn who_does_not_say_hello_is_sent_away() {
 
 /// Nobody needs to do anything for that: the time it has is waited for.
 #[test]
-fn who_says_nothing_is_sent_away_in_time() {
+fn silent_connections_are_closed_in_time() {
     let sim = Sim::new(2);
     let stage = Stage::new(&sim);
     let silent: Vec<_> = (0..100).map(|_| stage.connect()).collect();
@@ -60,7 +60,7 @@ fn who_says_nothing_is_sent_away_in_time() {
 
 /// Neither one caller that connects and says nothing nor many keep others from their handshakes.
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn silent_connections_keep_no_peer_out() {
     let sim = Sim::new(3);
     let mut stage = Stage::new(&sim);
     stage.nodes[0].links.set_pool_size(16);

@@ -118,7 +118,7 @@ fn go_on<F: Future>(nic: &Nic, registry: &Registry, caller: &Links, future: F) -
 
 /// The question has come when the link ends, and its turn comes afterwards.
 #[test]
-fn who_asks_and_is_gone_before_its_turn_does_not_join() {
+fn a_join_whose_link_has_ended_is_dropped() {
     let sim = Sim::new(1);
     let stage = Stage::new(&sim);
     stage.ends.try_send((0, &[1])).unwrap();
@@ -134,7 +134,7 @@ fn who_asks_and_is_gone_before_its_turn_does_not_join() {
 }
 
 /// The link ends while the question is answered: behind the look at who asks, and before the answer.
-fn who_joins_while_its_link_ends_dies_with_it() {
+fn a_member_whose_link_ends_while_it_joins_dies() {
     let sim = Sim::new(2);
     let stage = Stage::new(&sim);
     let (peer, key) = stage.caller();
@@ -154,7 +154,7 @@ fn who_joins_while_its_link_ends_dies_with_it() {
 }
 
 /// Should the end of a link be told before what came by it, who has joined is given up for its silence.
-fn who_joins_after_its_link_ended_is_given_up() {
+fn a_member_that_joined_after_its_link_ended_dies() {
     let (mut state, now) = (keys::state(), Instant::default());
     state.link_ended(now, &1, "cut off");
     let id = keys::join(&mut state, 1, 1, "a").unwrap();
@@ -175,15 +175,15 @@ fn who_joins_after_its_link_ended_is_given_up() {
 }
 
 #[test]
-fn nobody_whose_link_ended_stays_a_member() {
-    who_joins_while_its_link_ends_dies_with_it();
-    who_joins_after_its_link_ended_is_given_up();
+fn members_without_a_link_die() {
+    a_member_whose_link_ends_while_it_joins_dies();
+    a_member_that_joined_after_its_link_ended_dies();
 }
 
 #[test]
 fn planted_faults_are_found() {
-    assert!(am::caught(am::Fault::EndUntold, who_joins_while_its_link_ends_dies_with_it));
-    assert!(caught(Fault::Deaf, who_joins_after_its_link_ended_is_given_up));
+    assert!(am::caught(am::Fault::EndUntold, a_member_whose_link_ends_while_it_joins_dies));
+    assert!(caught(Fault::Deaf, a_member_that_joined_after_its_link_ended_dies));
 }
 
 /// Links are told whether they stay in the order in which members came and went: until a link is told,

@@ -60,7 +60,7 @@ pub(super) fn a_key_that_had_a_life_has_no_other() {
 }
 
 #[test]
-pub(super) fn nobody_joins_at_the_host_of_a_member() {
+pub(super) fn a_join_at_the_host_of_a_member_is_refused() {
     let mut state = state();
     let by = join(&mut state, 1, 1, "a").unwrap();
     let taken = Err(RegistryRefusal::HostTaken { host: "a".into(), by });

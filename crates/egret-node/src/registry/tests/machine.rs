@@ -76,7 +76,7 @@ fn bind(name: &str, bytes: &[u8]) -> RegistryQuestion {
 }
 
 #[test]
-pub(super) fn who_waits_for_a_name_is_told_when_it_is_bound() {
+pub(super) fn a_lookup_is_answered_when_the_name_is_bound() {
     let mut desk = Desk::new(2);
     let (one, _) = (desk.join(1), desk.join(2));
     let waits = desk.asks(2, lookup("name", 60_000));
@@ -86,7 +86,7 @@ pub(super) fn who_waits_for_a_name_is_told_when_it_is_bound() {
 }
 
 #[test]
-pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
+pub(super) fn a_lookup_ends_when_the_name_cannot_be_bound() {
     let mut desk = Desk::new(3);
     let (_, two, _) = (desk.join(1), desk.join(2), desk.join(3));
     assert_eq!(desk.ask(2, bind("kept", b"x")), RegistryAnswer::Done);
@@ -142,7 +142,7 @@ pub(super) fn a_name_that_was_bound_anew_is_not_taken_back() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_so() {
+fn a_lookup_ends_at_its_deadline() {
     let mut desk = Desk::new(1);
     desk.join(1);
     let waits = desk.asks(1, lookup("name", 500));
@@ -182,7 +182,7 @@ pub(super) fn a_silent_node_is_asked_and_given_up_only_if_it_does_not_answer() {
 }
 
 #[test]
-fn who_asks_much_hears_of_the_registry_as_often() {
+fn a_busy_follower_still_gets_its_answers() {
     let mut desk = Desk::new(1);
     desk.join(1);
     let standing = desk.asks(1, RegistryQuestion::Follow { next: 1 });
@@ -196,7 +196,7 @@ fn who_asks_much_hears_of_the_registry_as_often() {
 }
 
 #[test]
-pub(super) fn nobody_dies_of_a_registry_that_was_stopped() {
+pub(super) fn a_stopped_registry_declares_no_node_dead() {
     let (long, asked) =
         (Duration::from_mins(1), RegistryAnswer::Events { first: 3, entries: vec![] });
     let mut desk = Desk::new(3);
@@ -226,7 +226,7 @@ pub(super) fn nobody_dies_of_a_registry_that_was_stopped() {
 }
 
 #[test]
-fn nobody_can_have_more_remembered_than_the_limits_say() {
+fn names_and_values_beyond_the_limits_are_refused() {
     let mut desk = Desk::new(3);
     desk.join(1);
     let large = |answer: RegistryAnswer| {
@@ -303,12 +303,12 @@ pub(super) fn shares_of_the_log() {
 }
 
 #[test]
-fn who_comes_and_goes_uses_up_its_own_share_of_the_log() {
+fn joining_and_leaving_uses_only_the_own_share_of_the_log() {
     shares_of_the_log();
 }
 
 #[test]
-fn who_is_no_member_is_told_nothing() {
+fn questions_of_non_members_are_refused() {
     let mut desk = Desk::new(2);
     for ask in [
         RegistryQuestion::Follow { next: 0 },

@@ -25,7 +25,7 @@ fn a_registry_that_is_too_patient_or_not_enough_is_found() {
 
 #[test]
 fn a_registry_that_forgives_nothing_is_found() {
-    let test = machine::nobody_dies_of_a_registry_that_was_stopped;
+    let test = machine::a_stopped_registry_declares_no_node_dead;
     assert!(caught(Fault::Unforgiving, test), "it goes unnoticed");
 }
 
@@ -37,20 +37,20 @@ fn a_registry_that_takes_back_any_name_is_found() {
 
 #[test]
 fn a_wait_in_vain_is_found() {
-    let test = machine::who_waits_for_what_nobody_can_bind_is_told;
+    let test = machine::a_lookup_ends_when_the_name_cannot_be_bound;
     assert!(caught(Fault::InVain, test), "it goes unnoticed");
 }
 
 #[test]
 fn a_wait_that_is_forgotten_is_found() {
-    let test = machine::who_waits_for_a_name_is_told_when_it_is_bound;
+    let test = machine::a_lookup_is_answered_when_the_name_is_bound;
     assert!(caught(Fault::WaitForgotten, test), "it goes unnoticed");
 }
 
 #[test]
 fn a_registry_that_takes_one_for_another_is_found() {
     assert!(caught(Fault::KeyReused, keys::a_key_that_had_a_life_has_no_other));
-    assert!(caught(Fault::HostShared, keys::nobody_joins_at_the_host_of_a_member));
+    assert!(caught(Fault::HostShared, keys::a_join_at_the_host_of_a_member_is_refused));
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(super) fn try_seeds(seeds: std::ops::Range<u64>) -> [usize; 4] {
 }
 
 #[test]
-fn whatever_happens_all_see_the_same_in_one_order_and_nobody_comes_back_to_life() {
+fn all_nodes_see_the_same_events_in_one_order() {
     let [joined, left, died, found] = try_seeds(seeds(200));
     println!("{joined} joined, {left} left, {died} died, {found} names found");
     assert!(joined > 0 && left > 0 && died > 0 && found > 0);

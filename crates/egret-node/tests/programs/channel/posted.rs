@@ -48,7 +48,7 @@ fn next(
 }
 
 #[test]
-fn what_is_posted_goes_in_order_by_itself_and_several_channels_are_read_as_one() {
+fn posted_messages_are_sent_in_order_and_channels_read_together() {
     for on in FABRICS {
         let pair = Pair::new(on);
         let listener = pair.there.listen("posted", 16).unwrap();

@@ -199,12 +199,12 @@ fn a_rank_may_begin_anew() {
 }
 
 #[test]
-fn who_waits_for_a_node_that_dies_is_told() {
+fn receive_ends_when_the_awaited_node_dies() {
     sim::check(0..60, one_dies);
 }
 
 #[test]
-fn who_waits_for_a_rank_is_told_that_its_link_died() {
+fn receive_from_a_rank_ends_when_its_link_dies() {
     sim::check(0..60, a_link_dies);
 }
 

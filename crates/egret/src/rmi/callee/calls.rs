@@ -29,7 +29,7 @@ struct CallTableState {
     free: Vec<u32>,
     /// Where those are that the threads which received them run at once, or decide about: few.
     at_once: Vec<u32>,
-    /// The others that can be cancelled: by whom, by which number, and where each is.
+    /// The others that can be cancelled: by caller and number, and where each is.
     numbered: BTreeSet<(Caller, u64, u32)>,
     /// Calls that were cancelled before they came: data has a lane of its own.
     early: EarlyCancels,
@@ -140,7 +140,7 @@ impl CallTable {
         inner.places.len() - inner.free.len()
     }
 
-    /// Whether nobody wants the answer of a call any more: it was cancelled, or is over.
+    /// Whether the answer of a call is not wanted any more: it was cancelled, or is over.
     pub(crate) fn is_unwanted(&self, ticket: CallTicket) -> bool {
         self.inner.lock().entry(ticket).is_none_or(|entry| entry.is_cancelled)
     }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_calls_have_taken_is_given_back() {
+    fn memory_of_many_calls_is_freed() {
         let calls = CallTable::new(1);
         let all: Vec<_> = (0..2 * KEPT).map(|_| calls.add(None, 0).expect("wanted")).collect();
         assert_eq!(calls.len(), 2 * KEPT);

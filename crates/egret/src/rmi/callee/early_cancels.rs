@@ -18,7 +18,7 @@ pub(crate) struct EarlyCancels {
     most: usize,
 }
 
-/// Those of one caller.
+/// The early cancels of one caller.
 #[derive(Debug, Default)]
 struct CallerCancels {
     all: BTreeSet<u64>,

@@ -93,14 +93,14 @@ impl<T> Gate<T> {
         }
     }
 
-    /// Who waits first, if there is room for that call.
+    /// The first waiting call, if there is room for it.
     fn take_next(&mut self) -> Option<GateWaiter<T>> {
         let next = self.waiting.front()?;
         let enters = self.has_room(next.access) && !planted(Fault::NobodyNext);
         if enters { self.waiting.pop_front() } else { None }
     }
 
-    /// Whether nobody is inside and nobody waits.
+    /// Whether no call is inside and none waits.
     #[cfg(test)]
     pub(crate) fn is_free(&self) -> bool {
         self.inside.is_empty() && self.waiting.is_empty()

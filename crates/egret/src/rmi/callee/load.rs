@@ -2,7 +2,7 @@
 //!
 //! Half of what a node takes is divided among the members of its pool: a caller always gets its
 //! share of that. The other half is whose calls come first. So one caller can fill more than half
-//! of a node, and nobody else is refused for it.
+//! of a node, and no other caller is refused for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use egret_net::sync::Mutex;
 use egret_node::am::LinkPeer;
 
-/// Who calls, by its link; none if the node calls itself.
+/// The caller, by its link; none if the node calls itself.
 pub(crate) type Caller = Option<LinkPeer>;
 
 /// The account of a node's calls.

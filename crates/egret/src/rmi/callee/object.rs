@@ -261,7 +261,7 @@ impl ExportedObject {
     }
 
     /// Runs a call that has passed the gate, on the thread that has received it, and answers it. There
-    /// are no more such calls than threads, and nobody is refused for one.
+    /// are no more such calls than threads, and no call is refused for one.
     #[inline]
     fn run_here(
         self: Arc<Self>,
@@ -353,7 +353,7 @@ impl ExportedObject {
         let (within, access) = (work.within.clone(), self.manner(method).access);
         let inside = self.gate.as_ref().map_or(0, |_| new_chain());
         let called = AcceptedCall::new(Arc::clone(&self), method, (caller, inside), ticket, work);
-        // While nobody can pass the gate: who cancels it finds it where it is.
+        // While no call can pass the gate: a cancel finds this one where it is.
         let gate = self.gate();
         let is_cancelled = self.calls.keep(&called);
         let verdict = gate.map_or(GateVerdict::Enter, |mut gate| {

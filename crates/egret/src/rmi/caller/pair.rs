@@ -150,7 +150,7 @@ impl NodePair {
             let route = match self.route() {
                 Ok(Some(route)) => route,
                 Ok(None) => return Poll::Pending,
-                // Whoever is gone is not waited for, however far that was.
+                // A node that is gone is not waited for, however far that was.
                 Err(why) => {
                     *making = None;
                     return Poll::Ready(Err(SendFailure::Route(why)));
@@ -331,7 +331,7 @@ impl PairConnection {
         if !numbers.is_empty() {
             let mut uncancelled = self.uncancelled.lock();
             uncancelled.append(&mut numbers);
-            // Whoever has so many has been told nothing for long.
+            // A caller with so many has had no answer for long.
             if uncancelled.len() > UNCANCELLED_MAX {
                 uncancelled.clear();
             }

@@ -32,9 +32,9 @@ use crate::rmi::{CallError, CallStage};
 
 /// A call that was begun: a future, or to be waited for. Dropped, the call is cancelled: if
 /// it has not begun to run it never will, and if it runs it can
-/// [see](crate::rmi::CurrentCall::is_cancelled) that nobody wants its answer.
+/// [see](crate::rmi::CurrentCall::is_cancelled) that its answer is not wanted.
 ///
-/// It is sent at once if there is a connection to the node, its interface is known, and there is room
+/// The call is sent at once if there is a connection to the node, its interface is known, and there is room
 /// for one more call under way. Else it waits behind those that were begun before it, and is sent when
 /// one of them, it, or a later one is polled or waited for: calls leave in the order in which they are begun.
 /// [`rmi`](crate::rmi) has an example.
@@ -60,7 +60,7 @@ struct BegunCall {
     is_nested: bool,
     /// Whether it is over only when it is answered.
     is_answered: bool,
-    /// Whether somebody has waited for it in time, while it was not sent.
+    /// Whether it was waited for in time, while it was not sent.
     is_awaited: bool,
     state: PendingState,
     /// Set while it is polled, and not before: a call that was begun is moved about.
@@ -113,7 +113,7 @@ impl<T, E> Pending<T, E> {
             number,
             started,
             until,
-            // One that nobody waits for waits for room, as others do: it would be lost without.
+            // A call without an answer waits for room, as others do: it would be lost without.
             is_nested: is_nested && is_answered,
             method: u8::try_from(method).unwrap_or(u8::MAX),
             is_answered,
@@ -264,7 +264,7 @@ impl BegunCall {
         }
     }
 
-    /// It has left the queue.
+    /// Takes the outcome of a call that has left the queue.
     fn left(&mut self, left: UnsentOutcome, patience: Duration) {
         match left {
             UnsentOutcome::Sent(call, there) => self.sent(call, there),
@@ -462,7 +462,7 @@ impl BegunCall {
         Err(self.late(stage, fault::may_have_run(is_sent)))
     }
 
-    /// Nobody wants it any more; whether it may have been sent.
+    /// Cancels the call; whether it may have been sent.
     fn cancel(&mut self) -> bool {
         let mut state = std::mem::replace(&mut self.state, PendingState::Over);
         if let PendingState::Unsent(at) = state {

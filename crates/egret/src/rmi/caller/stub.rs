@@ -297,9 +297,9 @@ impl<'a> OutgoingCall<'a> {
         }
     }
 
-    /// Sends a call that nobody waits for, if there is room; else these are its arguments.
+    /// Sends a call without an answer, if there is room; else these are its arguments.
     fn send<A: Wire>(&self, method: usize, args: &A) -> Result<Option<CallPayload>, CallError> {
-        // By the way of most calls: one that nobody waits for waits for room, and is lost without.
+        // By the way of most calls: one without an answer waits for room, and is lost without.
         let end = self.end(false)?;
         let mut args = CallPayload::copy(args)?;
         self.callee.check_size(args.len())?;

@@ -3,7 +3,7 @@
 //! begun; a call that is begun behind them waits behind them. So the calls of a caller enter a gate in the
 //! order in which they were begun.
 //!
-//! Whoever begins, polls or waits for a call of the pair sends from the queue, one at a time. The queue is itself
+//! A thread that begins, polls or waits for a call of the pair sends from the queue, one at a time. The queue is itself
 //! the waker of what its first call waits for, and wakes the first of the waiting callers to send. A
 //! caller that was woken and is dropped wakes the next; if the woken caller does not come (a future that is kept and not
 //! polled), all are woken a moment later. No handler runs between taking a call and sending it.
@@ -96,10 +96,10 @@ pub(crate) enum SendFailure {
     Send(MessageError),
 }
 
-/// What became of a call that nobody wants any more.
+/// What became of a call that its owner has dropped.
 pub(crate) enum RemovedCall {
     Unsent,
-    /// It is just being sent, and is cancelled behind that.
+    /// The call is just being sent, and is cancelled behind that.
     Leaving,
     Left(UnsentOutcome),
 }
@@ -186,7 +186,7 @@ impl UnsentQueue {
         })
     }
 
-    /// Nobody wants a call any more.
+    /// Removes a call that its owner has dropped.
     pub(crate) fn remove(&self, at: u64, pair: &NodePair) -> RemovedCall {
         let mut queue = self.queue.lock();
         let (waiting, left) = (queue.waits.remove(&at), queue.left.remove(&at));
@@ -261,7 +261,7 @@ impl UnsentQueue {
         queue.is_handed
     }
 
-    /// Takes the next one, unless somebody else sends.
+    /// Takes the next one, unless another thread sends.
     fn take(&self) -> Option<(u64, Box<UnsentCall>)> {
         let mut queue = self.queue.lock();
         if queue.leaving.is_some() {
@@ -389,7 +389,7 @@ impl Drop for SendingGuard<'_> {
     }
 }
 
-/// Those who are to be woken when it is dropped.
+/// Wakers that are woken when this is dropped.
 #[derive(Default)]
 struct WakesOnDrop(Vec<Waker>);
 
@@ -483,9 +483,9 @@ impl From<CallError> for SendFailure {
     }
 }
 
-/// How often is looked whether a node is known, or reached, which nobody tells.
+/// Polling interval while a node is not known or not reached: nothing wakes the caller then.
 const GLANCE: Duration = Duration::from_millis(5);
-/// How often is looked whether there is room, which is told; and how long one who is told may take to come.
+/// Polling interval while there is no room, which also wakes; and the time that a woken caller may take to come.
 const LOOKS: Duration = Duration::from_millis(50);
-/// Calls that one who comes sends at most.
+/// Calls that one caller sends at most.
 const TURNS_MAX: u32 = 256;

@@ -23,7 +23,7 @@ pub(crate) struct MethodPace {
     average: AtomicU32,
     /// Runs on receiving threads so far.
     runs: AtomicU32,
-    /// Those of them that have not ended.
+    /// Runs among them that have not ended.
     running: AtomicU32,
 }
 

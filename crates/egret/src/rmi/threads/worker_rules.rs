@@ -18,7 +18,7 @@ use crate::rmi::threads::fair_queue::FairQueue;
 
 /// Calls that wait, and the threads that run them: at most so many that are busy at a time. A thread
 /// that waits for a call of its own does not count as busy, so that calls which come back find
-/// somebody to run them.
+/// a thread to run them.
 #[derive(Debug)]
 pub(crate) struct WorkerRules<K: Ord, C, T> {
     /// How many may be busy.
@@ -57,9 +57,9 @@ pub(crate) enum WorkerHelp<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WorkerStep<C, T> {
     Run(C),
-    /// It parks until it is woken, or has been idle for long.
+    /// The worker parks until it is woken, or has been idle for long.
     Park,
-    /// It ends; what it was woken for waits for another.
+    /// The worker ends; what it was woken for waits for another.
     End(WorkerHelp<T>),
 }
 
@@ -79,7 +79,7 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
         }
     }
 
-    /// Whether for all that waits somebody is on the way, and there may be somebody to run what comes.
+    /// Whether a thread is on the way for all that waits, and there may be one to run what comes.
     pub(crate) fn is_idle(&self) -> bool {
         let has_threads = self.busy_max > 0;
         #[cfg(test)]
@@ -87,12 +87,12 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
         self.queue.len() <= self.coming && has_threads && !self.is_closed
     }
 
-    /// Whether there is nobody but who asks for a call.
+    /// Whether calls are run only by a thread that asks for one.
     pub(crate) const fn is_empty(&self) -> bool {
         self.busy_max == 0
     }
 
-    /// From now on at most so many are busy. How many of those that wait may find somebody.
+    /// From now on at most so many are busy. How many of the waiting calls may find a thread.
     pub(crate) fn set_busy_max(&mut self, busy_max: usize) -> usize {
         self.busy_max = busy_max;
         self.queue.len().min(busy_max)
@@ -132,7 +132,7 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
         self.replace_lent()
     }
 
-    /// Sees to it that somebody comes for what a thread that was lent leaves.
+    /// Ensures that a thread comes for what a lent thread leaves.
     fn replace_lent(&mut self) -> WorkerHelp<T> {
         if planted(Fault::LentLost) { WorkerHelp::None } else { self.help() }
     }
@@ -147,7 +147,7 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
         self.queue.retain(keep);
     }
 
-    /// Sees to it that somebody comes for what waits.
+    /// Ensures that a thread comes for what waits.
     pub(crate) fn help(&mut self) -> WorkerHelp<T> {
         if self.queue.is_empty() || self.busy_max == 0 || self.is_closed {
             return WorkerHelp::None;

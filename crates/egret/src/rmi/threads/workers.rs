@@ -38,7 +38,7 @@ struct WorkersState {
 }
 
 impl Workers {
-    /// At most so many that are busy, on a machine of so many cores; with 0 somebody calls
+    /// At most so many that are busy, on a machine of so many cores; with 0 a thread calls
     /// [`run_one`](Self::run_one).
     pub(crate) fn new(busy_max: usize, cores: usize) -> Self {
         let (staff, handles) = (WorkerRules::new(busy_max, THREADS_MAX), Vec::new());
@@ -58,7 +58,7 @@ impl Workers {
     }
 
     /// Has a call run, by a thread in the background if there is one for it, or answered if there is
-    /// nobody to run it. Gives it back if all is closed.
+    /// no thread to run it. Gives it back if all is closed.
     pub(crate) fn push(
         self: &Arc<Self>,
         called: Arc<AcceptedCall>,
@@ -87,7 +87,7 @@ impl Workers {
         found
     }
 
-    /// Runs a call that waits, where nobody else does.
+    /// Runs a call that waits, where no other thread does.
     pub(crate) fn help(&self) -> bool {
         self.with(|staff| staff.is_empty()) && self.run_one()
     }

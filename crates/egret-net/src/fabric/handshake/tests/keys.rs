@@ -136,7 +136,7 @@ pub(super) fn a_downgrade_is_noticed() {
 }
 
 #[test]
-fn nobody_in_between_has_a_connection_plain() {
+fn a_downgrade_to_plain_is_noticed() {
     a_downgrade_is_noticed();
 }
 

@@ -16,7 +16,7 @@ fn planted_faults_are_found() {
         (Fault::GuessesAllowed, keys::a_chosen_secret_needs_a_key),
         (Fault::SignUnchecked, keys::a_stranger_is_worth_two_hashes),
         (Fault::DowngradeAllowed, keys::one_side_is_enough_to_seal),
-        (Fault::VersionIgnored, refusals::another_version_is_told),
+        (Fault::VersionIgnored, refusals::another_version_is_reported),
         (Fault::LengthUnchecked, wire::a_step_is_not_longer_than_it_may_be),
         (Fault::EndOverrun, meeting::what_follows_is_left_alone),
         (Fault::OpeningsForgotten, secrets::an_opening_is_worth_one_handshake),

@@ -56,7 +56,7 @@ fn both_learn(change: impl Fn(&mut Vec<u8>)) -> (HandshakeError, HandshakeError)
     (callees, callers)
 }
 
-pub(super) fn another_version_is_told() {
+pub(super) fn another_version_is_reported() {
     let (callees, callers) = both_learn(|opening| opening[6] = 9);
     assert_eq!(callees, HandshakeError::Hello(HelloError::Version { theirs: 9, ours: 5 }));
     let version = HelloError::Version { theirs: 5, ours: 9 };
@@ -67,7 +67,7 @@ pub(super) fn another_version_is_told() {
 
 #[test]
 fn another_version_is_told_to_both() {
-    another_version_is_told();
+    another_version_is_reported();
 }
 
 #[test]

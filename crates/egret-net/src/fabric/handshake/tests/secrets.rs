@@ -210,7 +210,7 @@ fn whatever_is_changed_is_refused() {
 }
 
 #[test]
-fn the_secret_is_not_told() {
+fn the_secret_is_not_revealed() {
     let (mut caller, mut callee) = (caller("correct horse"), callee("correct horse"));
     let mut told = format!("{caller:?} {callee:?}").into_bytes();
     told.extend(caller.outgoing());

@@ -108,7 +108,7 @@ impl ControlSocket {
         self.socket.as_fd()
     }
 
-    /// Who is at the other end.
+    /// The process at the other end.
     pub(in super::super) const fn peer(&self) -> &PeerProcess {
         &self.peer
     }

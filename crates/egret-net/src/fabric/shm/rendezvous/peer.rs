@@ -187,7 +187,7 @@ fn overflow_user() -> u32 {
     said.and_then(|said| said.trim().parse().ok()).unwrap_or(OVERFLOW)
 }
 
-/// Unless somebody has said otherwise.
+/// The overflow user of the kernel, unless it was configured otherwise.
 const OVERFLOW: u32 = 65534;
 
 /// The device and the number of a file, which no other has while it is in use.

@@ -43,7 +43,7 @@ fn told_by(socket: &PacketSocket) -> Result<OwnedFd, Errno> {
     assert_eq!(len, size, "a descriptor is what the kernel answers with");
     // SAFETY: the kernel has written all of it.
     let fd = unsafe { fd.assume_init() };
-    // SAFETY: the kernel made it for this call, and nobody else knows of it.
+    // SAFETY: the kernel made it for this call, and no other code knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_process_has_no_number() {
+    fn a_descriptor_of_no_process_has_no_number() {
         let (read, _write) = std::io::pipe().unwrap();
         assert_eq!(number(&read.into()), None);
     }

@@ -127,7 +127,7 @@ pub(super) fn found_soon() {
 }
 
 #[test]
-fn who_sleeps_hears_who_rings_whatever_others_poll() {
+fn a_ring_wakes_the_sleeper_whatever_others_poll() {
     with_and_without_fence(heard_by_who_sleeps);
 }
 

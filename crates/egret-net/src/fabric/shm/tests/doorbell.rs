@@ -220,7 +220,7 @@ pub(super) fn no_promise() {
 }
 
 #[test]
-fn who_is_denied_the_fence_later_says_so() {
+fn a_fence_denied_later_makes_doorbells_doubtful() {
     let own = OwnMemory::new(4096).unwrap();
     let mut sleeper = DoorbellSleeper::new(own.clone(), 0, SleepPolicy::Sleeps);
     let has_fence = StdAtomics::has_global_fence();

@@ -42,7 +42,7 @@ fn a_file_for_cooperating_peers_is_refused() {
 }
 
 #[test]
-fn nobody_else_can_write_it() {
+fn a_peer_cannot_write_shared_memory() {
     let (own, _foreign) = shared(4096);
     assert!(rustix::io::pwrite(own.fd(), b"mine", 0).is_err());
     assert!(ftruncate(own.fd(), 0).is_err());
@@ -113,7 +113,7 @@ fn what_is_not_memory_is_refused() {
 }
 
 #[test]
-fn it_is_unmapped_with_the_last_handle() {
+fn shared_memory_is_unmapped_with_the_last_handle() {
     let own = OwnMemory::new(4096).unwrap();
     let inode = rustix::fs::fstat(own.fd()).unwrap().st_ino.to_string();
     let maps = || {

@@ -249,7 +249,7 @@ impl Drop for Joins {
 }
 
 #[test]
-fn who_unwinds_and_waits_for_another_thread_of_a_world_that_is_over_goes_on() {
+fn a_join_during_unwinding_ends_when_the_world_is_over() {
     let dropped = Arc::new(AtomicU64::new(0));
     let joins = Arc::clone(&dropped);
     let unwinds = catch_unwind(move || {
@@ -265,9 +265,9 @@ fn who_unwinds_and_waits_for_another_thread_of_a_world_that_is_over_goes_on() {
 
 /// In a process of its own, which is aborted.
 #[test]
-fn who_unwinds_and_waits_for_nothing_in_a_world_that_is_over_is_ended() {
+fn an_endless_wait_during_unwinding_aborts() {
     const ALONE: &str = "EGRET_TEST_SIM_ALONE";
-    const NAME: &str = "fabric::sim::threads::tests::who_unwinds_and_waits_for_nothing_in_a_world_that_is_over_is_ended";
+    const NAME: &str = "fabric::sim::threads::tests::an_endless_wait_during_unwinding_aborts";
     if std::env::var(ALONE).is_err() {
         let mut alone = std::process::Command::new("/proc/self/exe");
         let output = alone.args(["--exact", NAME, "--nocapture"]).env(ALONE, "").output().unwrap();

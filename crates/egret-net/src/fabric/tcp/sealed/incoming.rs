@@ -34,7 +34,7 @@ enum RecordPlacement {
     Open(usize),
     /// What came of it is with the other bytes, since it was not whole or of another length.
     Kept,
-    /// It was not tried.
+    /// Opening the record in its place was not tried.
     Not,
 }
 

@@ -75,7 +75,7 @@ fn a_nic_that_goes_down_says_so() {
 }
 
 #[test]
-fn who_leaves_amid_a_message_leaves_nothing_behind() {
+fn a_disconnect_within_a_message_leaves_nothing_behind() {
     let (nics, [near, far]) = pair(Reliability::Reception);
     far.post_recv(Descriptor::new(vec![0_u8; 32 << 20])).unwrap();
     nics[1].poll();

@@ -64,7 +64,7 @@ pub(super) fn the_slow_are_sent_away() {
 }
 
 #[test]
-fn who_says_nothing_is_sent_away() {
+fn silent_callers_are_closed() {
     the_slow_are_sent_away();
 }
 

@@ -164,7 +164,7 @@ fn a_message_too_long_for_its_receive_fails_with_both_sizes() {
 }
 
 #[test]
-fn who_asks_for_more_than_may_be_outstanding_is_sent_away() {
+fn requests_beyond_the_outstanding_limit_end_the_connection() {
     let mut raw = Raw::new(Reliability::Reception);
     let pool = Pool::new(1 << 20, 1).unwrap();
     let memory = raw.nic.expose(pool.take(1 << 20).unwrap(), Access::READ).unwrap();

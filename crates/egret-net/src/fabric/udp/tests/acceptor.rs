@@ -67,7 +67,7 @@ fn ask(b: &Opened, socket: &UdpSocket, number: ConnectionNumber) -> HandshakeErr
 }
 
 #[test]
-fn who_was_turned_away_makes_room() {
+fn refused_handshakes_are_forgotten() {
     let b = Opened::new();
     let socket = stranger();
     for number in 0..HANDSHAKES.of_one as u64 + 20 {
@@ -80,7 +80,7 @@ fn who_was_turned_away_makes_room() {
 }
 
 #[test]
-fn who_uses_its_connection_is_no_guest_for_long() {
+fn a_used_connection_frees_its_handshake_place() {
     let (a, b) = (Opened::new(), Opened::new());
     let (here, there) = connect(&a, &b);
     there.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
@@ -195,7 +195,7 @@ pub(super) fn a_place_comes_before_a_handshake() {
 }
 
 #[test]
-fn who_finds_no_place_is_told_so_and_costs_no_handshake() {
+fn a_caller_without_a_place_costs_no_handshake() {
     a_place_comes_before_a_handshake();
 }
 

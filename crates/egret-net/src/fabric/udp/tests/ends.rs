@@ -111,7 +111,7 @@ fn a_peer_that_is_killed_is_dead() {
             }
             here.recv_queue().poll()
         });
-        let why = ViError::PeerDied { why: "nobody receives at its address" };
+        let why = ViError::PeerDied { why: "no process receives at its address" };
         assert_eq!(failed.status, Err(why.clone()));
         assert_eq!(here.error(), Some(why));
     }
@@ -174,7 +174,7 @@ fn another_secret_is_told_to_both() {
 }
 
 #[test]
-fn nobody_there_is_an_unknown_host() {
+fn a_port_without_a_listener_is_an_unknown_host() {
     let a = Opened::new();
     let port = {
         let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -205,7 +205,7 @@ fn a_name_is_resolved() {
 }
 
 #[test]
-fn whoever_sees_the_error_finds_everything_completed() {
+fn all_receives_are_completed_when_the_error_is_visible() {
     const RECEIVES: usize = 64;
     let (a, b) = (Opened::new(), Opened::new());
     for round in 0..50 {

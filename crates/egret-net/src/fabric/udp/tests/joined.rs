@@ -136,7 +136,7 @@ fn what_follows_garbage_is_dropped() {
 
 /// One that finds no room waits for it once, however often it tries.
 #[test]
-fn who_waits_for_room_is_noted_once() {
+fn a_connection_without_room_is_noted_once() {
     let mut driver = below();
     let mut after = After::default();
     driver.fixed.socket.memory().make_room(0, ROOM);

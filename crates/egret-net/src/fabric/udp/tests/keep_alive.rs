@@ -13,7 +13,7 @@ pub(super) fn silence_is_death() {
 }
 
 #[test]
-fn who_is_silent_is_dead() {
+fn a_silent_peer_is_dead() {
     silence_is_death();
 }
 

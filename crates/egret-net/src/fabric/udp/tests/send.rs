@@ -142,7 +142,7 @@ fn a_train_leaves_in_one_call_with_a_head_before_each() {
 }
 
 #[test]
-fn what_finds_no_room_of_a_train_is_told() {
+fn send_train_returns_what_found_room() {
     let (mut sender, mut way) = way();
     way.capacity = 70;
     // A call takes 64 of them.

@@ -5,7 +5,7 @@
 pub(in crate::fabric::window) struct WindowCounters {
     /// Datagrams sent.
     pub(in crate::fabric::window) datagrams: u64,
-    /// Those of them that had nothing but acknowledgements.
+    /// Datagrams among them that had nothing but acknowledgements.
     pub(in crate::fabric::window) acks: u64,
     /// Pieces sent for the first time.
     pub(in crate::fabric::window) sent: u64,

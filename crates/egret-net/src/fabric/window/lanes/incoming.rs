@@ -16,7 +16,7 @@ pub(super) enum PieceArrival {
     Next,
     /// One is missing before it, or its message has to wait.
     Early,
-    /// It had come before.
+    /// The piece was received before.
     Double,
 }
 
@@ -191,7 +191,7 @@ impl IncomingLane {
         Ok(true)
     }
 
-    /// Drops what came before its turn: nobody wants it. A piece that is held stays, for the peer has
+    /// Drops what came before its turn: it is not needed. A piece that is held stays, for the peer has
     /// heard of it.
     pub(super) fn forget_early(&mut self) {
         self.early.retain(|number, _| *number == self.next);

@@ -44,7 +44,7 @@
 //!
 //! # What a peer can do
 //!
-//! It has the window: its bytes of pieces that wait for one before them, and the memory
+//! The receiver has the window: its bytes of pieces that wait for one before them, and the memory
 //! that the [landing](crate::vi::DirectPlacement) gives to one message in each lane. Whatever
 //! no honest peer sends is a [`WindowViolation`].
 //!

@@ -119,7 +119,7 @@ pub(in crate::fabric::window) fn seal(out: &mut [u8]) {
     out[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether it is what somebody sealed.
+/// Whether the checksum of a datagram is right.
 pub(super) fn is_intact(datagram: &[u8]) -> bool {
     match datagram.split_first_chunk() {
         Some((sum, rest)) if rest.len() >= HEAD - 4 => {

@@ -40,7 +40,7 @@ fn protocol(heard: Result<(), ViError>) -> &'static str {
 }
 
 #[test]
-pub(super) fn nobody_takes_what_was_never_sent() {
+pub(super) fn acknowledgements_of_unsent_frames_are_refused() {
     let counts = |taken, placed| {
         WindowFrame::Counts(ReceiveCounts { taken, receives: 3, placed }.pack(), DrainedUnits(0))
     };
@@ -90,7 +90,7 @@ fn a_last_word_says_something() {
 }
 
 #[test]
-pub(super) fn nobody_drains_what_was_never_sent() {
+pub(super) fn acknowledgements_of_unsent_eager_messages_are_refused() {
     for frame in [
         WindowFrame::Counts(0, DrainedUnits(1)),
         WindowFrame::Eager(vi::Lane::Talk, DrainedUnits(1 << 32)),

@@ -19,7 +19,7 @@ fn every_fault_is_caught() {
         ),
         (Fault::LingersOn, closing::a_peer_that_lives_and_takes_nothing_is_not_waited_for),
         (Fault::LingerAll, closing::a_nic_waits_for_a_bounded_number_of_peers),
-        (Fault::CountsBelieved, hostile::nobody_takes_what_was_never_sent),
+        (Fault::CountsBelieved, hostile::acknowledgements_of_unsent_frames_are_refused),
         (Fault::AnswersUnbounded, ends::answers_to_writes_take_bounded_memory),
         (Fault::EagerUnbounded, ends::eager_messages_take_bounded_memory),
         (Fault::GoodbyeUncounted, ends::what_was_taken_before_the_end_is_known_with_it),
@@ -34,13 +34,13 @@ fn every_fault_is_caught() {
         test();
     }
     let tests: &[(Eager, fn())] = &[
-        (Eager::DrainedBelieved, hostile::nobody_drains_what_was_never_sent),
+        (Eager::DrainedBelieved, hostile::acknowledgements_of_unsent_eager_messages_are_refused),
         (Eager::LaneBoundless, hostile::a_lane_holds_no_more_than_its_window),
     ];
     for (fault, test) in tests {
         assert!(caught(*fault, test), "{fault:?} goes unnoticed");
         test();
     }
-    assert!(caught(Lanes::NeverSilent, silent::who_acknowledges_nothing_is_dead));
-    silent::who_acknowledges_nothing_is_dead();
+    assert!(caught(Lanes::NeverSilent, silent::a_peer_that_acknowledges_nothing_is_dead));
+    silent::a_peer_that_acknowledges_nothing_is_dead();
 }

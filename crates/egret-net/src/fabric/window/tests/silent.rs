@@ -8,7 +8,7 @@ use crate::fabric::sim::{Fault, Sim};
 use crate::vi::Lane;
 
 #[test]
-pub(super) fn who_acknowledges_nothing_is_dead() {
+pub(super) fn a_peer_that_acknowledges_nothing_is_dead() {
     let sim = Sim::new(1);
     let (nics, [here, _there]) = pair(&sim, 0.0);
     // What is below finds out by itself, sooner.

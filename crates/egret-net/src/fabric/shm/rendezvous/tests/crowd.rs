@@ -36,7 +36,7 @@ fn told(of: OwnedFd) -> HandshakeAttemptError {
 }
 
 #[test]
-fn who_says_nothing_is_sent_away_in_time() {
+fn silent_connections_are_closed_in_time() {
     let host = unique("silent");
     let mut acceptor = open(&host).unwrap();
     let early = silent(&host);
@@ -52,7 +52,7 @@ fn who_says_nothing_is_sent_away_in_time() {
 
 /// To have opened gives no more time, and what came beside the opening is closed.
 #[test]
-fn who_does_not_go_on_with_its_handshake_is_sent_away_in_time() {
+fn unfinished_handshakes_are_closed_in_time() {
     let host = unique("mute");
     let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "one")).unwrap();
     let caller = stance(Trust::Cooperating, "one");
@@ -209,7 +209,7 @@ fn the_silent_keep_nobody_out() {
 
 /// To say something at the last moment is early enough.
 #[test]
-fn who_has_spoken_does_not_give_way() {
+fn a_caller_with_an_opening_does_not_give_way() {
     let host = unique("spoken");
     let mut acceptor = open(&host).unwrap();
     let crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();

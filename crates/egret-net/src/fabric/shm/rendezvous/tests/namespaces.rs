@@ -25,7 +25,7 @@ pub(super) fn a_number_is_not_a_user() {
 }
 
 #[test]
-fn who_is_seen_to_be_the_same_user_is() {
+fn a_peer_of_the_same_user_is_accepted() {
     assert_eq!(judge(7, 1000, UserNamespace::Same, OVERFLOW), Ok(()));
     assert_eq!(
         judge(7, OVERFLOW, UserNamespace::Same, OVERFLOW),
@@ -166,7 +166,7 @@ pub(super) fn squatter(name: &str) {
 }
 
 #[test]
-fn whoever_cannot_have_a_name_is_told_that_another_user_has_it() {
+fn a_name_taken_by_another_user_is_reported_as_such() {
     use std::io::BufRead;
 
     let host = unique("own");

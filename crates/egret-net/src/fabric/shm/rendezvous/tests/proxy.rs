@@ -91,7 +91,7 @@ pub(super) fn leave(host: &str) {
 /// The socket is open and the number may be another's by now, but the process
 /// that the socket was of is no more.
 #[test]
-fn who_inherits_a_socket_is_not_trusted() {
+fn a_peer_that_inherits_a_socket_is_not_trusted() {
     let host = unique("inherited");
     let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "")).unwrap();
     let (near, far) = sockets();

@@ -158,7 +158,7 @@ fn descriptors_must_be_there_once_each() {
 }
 
 #[test]
-fn what_is_of_one_end_alone_is_not_told() {
+fn errors_of_one_end_are_not_sent_to_the_peer() {
     for error in [
         ViError::Closed,
         ViError::ClosedByPeer,

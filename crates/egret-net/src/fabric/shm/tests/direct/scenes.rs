@@ -249,7 +249,7 @@ pub(super) fn stands_still() {
 }
 
 #[test]
-fn who_stands_still_keeps_the_buffer_and_not_the_key() {
+fn a_stopped_writer_keeps_the_buffer_and_not_the_key() {
     stands_still();
 }
 

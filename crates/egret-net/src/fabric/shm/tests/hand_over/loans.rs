@@ -97,7 +97,7 @@ pub(super) fn parts_stay() {
 }
 
 #[test]
-fn a_hand_over_can_be_undone_until_it_is_told() {
+fn a_hand_over_can_be_undone_until_it_is_announced() {
     let mut rig = Rig::new();
     let ticket = rig.loans.lend(REGION, rig.pool.take(9).unwrap()).unwrap();
     assert_eq!(rig.loans.undo(ticket).len(), 9);

@@ -61,7 +61,7 @@ fn acks(next: u32, bits: u64) -> Vec<u8> {
 }
 
 #[test]
-pub(super) fn nobody_acknowledges_what_was_never_sent() {
+pub(super) fn acknowledgements_of_unsent_pieces_are_refused() {
     for (sent, next, bits) in
         [(0, 1, 0), (3, 4, 0), (3, 1, 0b100), (3, 0, 1 << 63), (3, 3, 2), (3, u32::MAX, 0)]
     {
@@ -84,7 +84,7 @@ fn an_acknowledgement_that_was_overtaken_changes_nothing() {
 }
 
 #[test]
-fn nobody_takes_an_acknowledgement_back() {
+fn an_acknowledgement_cannot_be_taken_back() {
     let mut window = talking(5);
     window.hear(NOW, &acks(1, 0b100)).unwrap();
     window.hear(NOW, &acks(1, 0)).unwrap();

@@ -92,7 +92,7 @@ fn a_quarter_of_the_window_is_acknowledged_at_once() {
 }
 
 #[test]
-fn who_is_held_up_asks_and_is_answered_at_once() {
+fn a_held_up_sender_asks_and_is_answered_at_once() {
     let [mut a, mut b] = pair(64);
     for tag in 0..9 {
         a.send(WindowLane::Eager, message(tag, 5).descriptor());

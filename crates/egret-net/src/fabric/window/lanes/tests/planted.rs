@@ -23,7 +23,7 @@ fn every_fault_is_caught_by_its_test() {
             manners::after_silence_one_piece_is_repeated_and_then_twice_as_many_each_round,
         ),
         (Fault::AckOfAck, manners::an_acknowledgement_waits_for_company_and_not_for_long),
-        (Fault::AnyAck, hostile::nobody_acknowledges_what_was_never_sent),
+        (Fault::AnyAck, hostile::acknowledgements_of_unsent_pieces_are_refused),
         (Fault::Boundless, hostile::early_pieces_take_bounded_memory),
         (Fault::AnySize, hostile::a_piece_has_the_bytes_of_its_place),
     ];
