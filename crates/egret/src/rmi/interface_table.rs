@@ -99,7 +99,7 @@ struct MethodSignature {
 
 impl InterfaceTable {
     pub(crate) fn of<I: RemoteInterface + ?Sized>() -> Self {
-        const { assert!(I::METHODS.len() <= METHODS_MAX, "a remote trait has at most 256 methods") };
+        const { assert!(I::METHODS.len() <= METHODS_MAX, "a remote trait has at most 200 methods") };
         let methods = I::METHODS.iter().map(MethodSignature::of).collect();
         let has_gate = is_gated::<I>();
         Self { id: TypeId::of::<I>(), interface: I::NAME, methods, has_gate }
@@ -143,7 +143,7 @@ impl InterfaceTable {
         let at = at.ok_or_else(|| InterfaceReply::UnknownMethod { name: need.name.clone() })?;
         let known = &self.methods[at];
         if known.fingerprints() == (need.takes, need.answers) {
-            return Ok(u8::try_from(at).expect("at most 256"));
+            return Ok(u8::try_from(at).expect("at most 200"));
         }
         Err(InterfaceReply::OtherTypes { method: need.name.clone(), theirs: known.to_string() })
     }
@@ -199,4 +199,4 @@ impl fmt::Display for MethodSignature {
 }
 
 /// Methods of an interface: their numbers are bytes.
-pub(crate) const METHODS_MAX: usize = 256;
+pub(crate) const METHODS_MAX: usize = 200;

@@ -30,7 +30,7 @@ struct ListenerState<V> {
 }
 
 /// Connection requests that a listener keeps until they are accepted.
-const BACKLOG: usize = 128;
+pub(in crate::fabric) const BACKLOG: usize = 128;
 
 impl<V> Default for Listeners<V> {
     fn default() -> Self {

@@ -38,7 +38,7 @@ mod rejections;
 
 pub(super) use self::connection_table::ConnectionTable;
 pub(super) use self::connectors::{ConnectOutcome, PendingConnector};
-pub(super) use self::listeners::{ConnectionRequest, Listeners};
+pub(super) use self::listeners::{BACKLOG, ConnectionRequest, Listeners};
 pub(super) use self::poll_timer::PollTimer;
 pub(crate) use self::refusal::ConnectRefusal;
 pub(super) use self::refusal::ListenState;

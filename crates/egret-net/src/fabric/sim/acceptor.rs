@@ -8,7 +8,7 @@ use super::datapath::DataPath;
 use super::node::SimNode;
 use super::wire::{EndId, FrameBody, NodeId, SimFrame};
 use super::world::SimWorld;
-use crate::fabric::common::ConnectRefusal;
+use crate::fabric::common::{BACKLOG, ConnectRefusal};
 use crate::fabric::{ConnId, ListenerName, NewConnection, ViSpec};
 use crate::vi::{Hello, Reliability};
 
@@ -21,9 +21,6 @@ pub(super) struct SimListener {
 
 /// An end that asked for a connection: node, its life, and the end there.
 pub(super) type Caller = (NodeId, u32, EndId);
-
-/// Connection requests that a listener keeps; more are ignored, and repeated by their callers.
-const BACKLOG: usize = 128;
 
 impl SimListener {
     pub(super) const fn new(reliability: Reliability) -> Self {

@@ -49,14 +49,14 @@ struct PartialMessage {
     /// A bit for each piece that is there.
     have: Box<[u64]>,
     missing: u32,
-    /// Beats since it began, and since something new came.
+    /// Ticks since it began, and since something new came.
     age: u32,
     idle: u32,
 }
 
 /// Messages of one sender that can be in pieces at the same time.
 pub(super) const AT_ONCE: usize = 16;
-/// Beats after which a message is given up: without anything new, and altogether.
+/// Ticks after which a message is given up: without anything new, and altogether.
 pub(super) const IDLE_MAX: u32 = 2;
 pub(super) const AGE_MAX: u32 = 10;
 

@@ -152,7 +152,7 @@ impl ObjectTable {
 
     /// The same, for a node that asks.
     fn asked(&self, request: Request<'_>) {
-        // What a stub sends is less: at most 256 methods, each with a name.
+        // What a stub sends is less: at most 200 methods, each with a name.
         let bytes = Some(request.bytes()).filter(|bytes| bytes.len() <= NEEDS_MAX);
         let needs: Option<NeededInterface> = bytes.and_then(|bytes| egret_stream::read(bytes).ok());
         let needs = needs.filter(|needs| needs.methods.len() <= METHODS_MAX);

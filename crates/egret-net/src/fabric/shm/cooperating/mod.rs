@@ -24,7 +24,7 @@ use super::block;
 use super::doorbell::DoorbellRinger;
 use super::fault::{Fault, planted};
 use super::foreign::ForeignMemory;
-use super::layout::{GATES, RETURNS};
+use super::layout::{GATES, REGION_MAX, RETURNS};
 use super::memory::OwnMemory;
 use super::rendezvous::ControlMessage;
 use crate::buf::{Buf, Region};
@@ -52,9 +52,6 @@ pub(super) struct HandedBuffer {
     /// Whether it goes back to where it came from.
     pub back: bool,
 }
-
-/// Largest region of a peer's that is mapped here.
-const REGION_MAX: u64 = 1 << 38;
 
 impl CooperatingSegments {
     /// `None` if there is no way to know when the peer's process ends, or to
