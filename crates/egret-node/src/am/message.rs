@@ -81,7 +81,7 @@ impl<'a> Message<'a> {
         self
     }
 
-    /// With these bytes, which are copied: a medium message of at most [`MEDIUM_MAX`]. An answer may
+    /// With these bytes, which are copied: a medium message of at most [`MEDIUM_MAX`](super::MEDIUM_MAX). An answer may
     /// have more, and goes as data then.
     pub fn bytes(mut self, bytes: &'a [u8]) -> Self {
         self.payload = Payload::Copied(bytes);
