@@ -54,7 +54,7 @@ fn bytes_that_are_no_value_are_named() {
     }
     assert_eq!(error::<bool>(&[2]), "the bytes are not a valid bool");
     assert_eq!(error::<char>(&[0, 0xd8, 0, 0]), "the bytes are not a valid char");
-    assert_eq!(error::<std::num::NonZero<u8>>(&[0]), "no non-zero u8");
+    assert_eq!(error::<std::num::NonZero<u8>>(&[0]), "the bytes are not a valid non-zero u8");
     assert_eq!(error::<String>(&[1, 0, 0, 0, 0xff]), "a string that is not UTF-8");
     assert_eq!(error::<Option<u8>>(&[2, 0]), "the bytes are not a valid option");
     assert_eq!(
