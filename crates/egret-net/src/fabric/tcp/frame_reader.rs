@@ -137,8 +137,7 @@ impl FrameReader {
         receiver: &mut Receiver,
         io: &mut CallContext<'_>,
     ) -> Result<&'a [u8], Box<ViError>> {
-        let mut bytes = bytes;
-        bytes = self.complete(HEAD, bytes);
+        let mut bytes = self.complete(HEAD, bytes);
         let Some(first) = self.head.first_chunk::<HEAD>() else { return Ok(bytes) };
         let len = TcpHead::len(first)?;
         bytes = self.complete(len, bytes);
