@@ -20,8 +20,7 @@ pub(crate) fn check(body: fn()) {
 /// How many preemptions a model tries at most: three with `EGRET_TESTS=all` and where a fault is planted,
 /// which the model must find; two in other runs, which take a fifth of the time.
 pub(crate) fn preemptions() -> usize {
-    let is_all = std::env::var("EGRET_TESTS").is_ok_and(|tests| tests == "all");
-    if is_all || crate::fault::is_any_planted() { 3 } else { 2 }
+    if crate::rt::tries_all() || crate::fault::is_any_planted() { 3 } else { 2 }
 }
 
 #[derive(Debug)]

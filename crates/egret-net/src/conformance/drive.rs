@@ -1,12 +1,15 @@
 //! Running the sides of a case on one thread.
 
+use std::panic::resume_unwind;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::check::Wrong;
 use super::side::{Alarm, Side};
 use super::{Case, Failure, Party, Profile, Role, meeting_of_threads};
 use crate::rt;
+use crate::sync::Mutex;
 use crate::vi::Nic;
 
 /// Runs the given sides of a case to their ends: both, or the one of this process.
@@ -60,7 +63,32 @@ pub fn run_on_threads(case: &Case, profile: &Profile, nics: [Nic; 2]) -> Result<
     answerer.join().expect("the answerer does not panic")
 }
 
-/// Whoever is killed has nothing to say.
+/// Plays all cases, several at a time, for most of the time of a case is waiting. Returns what failed.
+///
+/// # Panics
+///
+/// If there is no thread to be had, or `play` panics.
+pub fn run_all(
+    cases: Vec<Case>,
+    play: impl Fn(&Case) -> Result<(), Failure> + Send + Sync + 'static,
+) -> Vec<Failure> {
+    let (left, play) = (Arc::new(Mutex::new(cases.into_iter())), Arc::new(play));
+    let players = [(); AT_ONCE].map(|()| {
+        let (left, play) = (Arc::clone(&left), Arc::clone(&play));
+        let all = move || {
+            let all = std::iter::from_fn(|| left.lock().next());
+            all.filter_map(|case| play(&case).err()).collect::<Vec<_>>()
+        };
+        rt::spawn("player", all).expect("a thread for a player")
+    });
+    let failed = players.map(|player| player.join().unwrap_or_else(|panic| resume_unwind(panic)));
+    failed.into_iter().flatten().collect()
+}
+
+/// How many cases [`run_all`] plays at a time.
+const AT_ONCE: usize = 4;
+
+/// Whether the outcome of a side counts: that of an answerer which is killed does not.
 fn matters(case: &Case, side: &Side) -> bool {
     side.role == Role::Caller || !case.kills_answerer
 }

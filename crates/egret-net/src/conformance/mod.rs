@@ -55,6 +55,6 @@ mod unreliable;
 
 pub use case::{Case, Profile, cases};
 pub use check::Failure;
-pub use drive::{run, run_on_threads};
+pub use drive::{run, run_all, run_on_threads};
 pub use meeting::{Meeting, meeting, meeting_of_threads, meeting_over};
 pub use party::{Party, Role};

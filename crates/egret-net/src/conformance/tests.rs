@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Case, Failure, Party, Profile, Role, cases, meeting, run};
 use crate::fabric::sim::{Fault, Sim, check, seeds};
 use crate::fault::caught;
-use crate::rt;
+use crate::rt::{self, trials};
 use crate::vi::LandingFault;
 
 /// Runs both sides of a case in a simulated world.
@@ -92,7 +92,7 @@ fn under_the_faults_of(seeds: Range<u64>) {
 
 /// The seeds of two tests, for two threads: `EGRET_SEEDS` or 20.
 fn halves() -> [Range<u64>; 2] {
-    let all = seeds(20);
+    let all = seeds(trials(20).max(4));
     let middle = all.start.midpoint(all.end);
     [all.start..middle, middle..all.end]
 }

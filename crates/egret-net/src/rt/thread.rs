@@ -273,6 +273,20 @@ fn spawn_in<T: Send + 'static>(
     Ok(JoinHandle { thread, joining: JoinHandleState::Simulated(outcome) })
 }
 
+/// How often a test tries what it would try `all` times: an eighth of it, and all with `EGRET_TESTS=all`.
+#[doc(hidden)]
+#[must_use]
+pub fn trials(all: u64) -> u64 {
+    if tries_all() { all } else { all.div_ceil(8) }
+}
+
+/// Whether the tests are to try everything, however long that takes.
+#[doc(hidden)]
+#[must_use]
+pub fn tries_all() -> bool {
+    std::env::var("EGRET_TESTS").is_ok_and(|tests| tests == "all")
+}
+
 /// The fault that a test has planted on the calling thread, by its type and number. A thread that
 /// the calling thread spawns in a simulated runtime inherits the fault.
 #[doc(hidden)]

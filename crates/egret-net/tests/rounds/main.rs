@@ -1,6 +1,6 @@
 //! Rounds in which one side of some connections is killed, stopped, cut off or
-//! leaves, while messages of all sizes flow: a thousand over shared memory, a
-//! thousand over `tcp`. What is left must be able to go on as if it had never been.
+//! leaves, while messages of all sizes flow: with `EGRET_TESTS=all` a thousand over shared memory and a
+//! thousand over `tcp`, else an eighth of that. What is left must be able to go on as if it had never been.
 //! Some more rounds are of eager messages alone, and of `udp` over a link that loses, as many as
 //! `EGRET_ROUNDS` says.
 

@@ -12,7 +12,6 @@ use super::party::Party;
 use super::peer::Peer;
 use super::{command, part, run_alone, seed};
 
-const ROUNDS: u64 = 100;
 /// A cut shows only by silence, and a packet that is lost again and again by long
 /// silence.
 const KNOWN: Duration = Duration::from_secs(60);
@@ -175,8 +174,9 @@ impl Rounds {
 
 /// What happens in each round.
 fn events(can_filter: bool) -> impl Iterator<Item = Event> {
-    (0..ROUNDS).map(move |round| match round % 10 {
-        _ if round == ROUNDS / 2 => Event::Cut,
+    let count = rt::trials(100).max(40);
+    (0..count).map(move |round| match round % 10 {
+        _ if round == count / 2 => Event::Cut,
         0 if can_filter => Event::Loss,
         5 if can_filter => Event::Reset,
         number if number % 4 == 0 => Event::Leave,

@@ -16,11 +16,10 @@ mod machine;
 mod switch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use egret_net::conformance::{Failure, Profile, cases, run_on_threads};
+use egret_net::conformance::{Failure, Profile, cases, run_all, run_on_threads};
 use egret_net::fabric::{Fabric, Fabrics, OpenError};
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::Deadline;
 use egret_net::vi::{Address, Lane, Nic, NicOptions, ViOptions, Wait};
 
 use self::machine::SwitchedMachine;
@@ -45,41 +44,32 @@ impl Fabric for Switched {
     }
 }
 
-fn all_cases(wait: Wait, fabric: &Switched) {
-    // Of the case before, a thread may hold its nic for a moment more.
-    let nic = |host: &str| {
-        let until = rt::now() + Duration::from_secs(60);
-        loop {
-            match fabric.open(&NicOptions::new(host).wait(wait)) {
-                Err(OpenError::Taken { .. }) if rt::now() < until => {
-                    rt::sleep(Duration::from_millis(1));
-                }
-                opened => return opened.unwrap(),
-            }
-        }
+fn all_cases(wait: Wait, is_silent: bool) {
+    let nics = move || {
+        let fabric = Switched { is_silent, ..Switched::default() };
+        ["caller", "answerer"].map(|host| fabric.open(&NicOptions::new(host).wait(wait)).unwrap())
     };
     let profile = Profile { kills: false, largest: 4 << 20, ..Profile::default() };
-    let cases = cases(&nic("probe").limits(), &profile);
+    let cases = cases(&nics()[0].limits(), &profile);
     assert!(cases.len() > 50, "{} cases", cases.len());
-    let run = |case| run_on_threads(&case, &profile, ["caller", "answerer"].map(nic)).err();
-    let failures: Vec<Failure> = cases.into_iter().filter_map(run).collect();
+    let failures = run_all(cases, move |case| run_on_threads(case, &profile, nics()));
     let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn conformance() {
-    all_cases(Wait::Balanced, &Switched::default());
+    all_cases(Wait::Balanced, false);
 }
 
 #[test]
 fn conformance_asleep() {
-    all_cases(Wait::Frugal, &Switched::default());
+    all_cases(Wait::Frugal, false);
 }
 
 #[test]
 fn conformance_without_a_descriptor() {
-    all_cases(Wait::Frugal, &Switched { is_silent: true, ..Switched::default() });
+    all_cases(Wait::Frugal, true);
 }
 
 #[test]

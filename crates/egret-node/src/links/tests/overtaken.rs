@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use egret_net::fabric::sim::Sim;
-use egret_net::rt::Deadline;
+use egret_net::rt::{self, Deadline};
 
 use super::ended::{nodes, worlds};
 use super::hostile::run;
@@ -89,8 +89,8 @@ fn refused_data_is_followed_by_others() {
     for (sim, options) in worlds() {
         let pair = Pair::new(&sim, &options.budget(4 << 20));
         let mut expected = Vec::new();
-        for round in (0..400).step_by(4) {
-            let refused = pair.send(round, 64 << 20);
+        for round in (0..4 * rt::trials(100)).step_by(4) {
+            let refused = pair.send(round, 8 << 20);
             if round % 8 == 0 {
                 drop(run(&pair.nodes, refused).unwrap_err());
             }

@@ -117,7 +117,7 @@ fn run_lossy(sim: &Sim, level: Reliability) {
 #[test]
 fn what_comes_was_sent_so_and_comes_once() {
     for level in LEVELS {
-        check(seeds(15), |sim| run_lossy(sim, level));
+        check(seeds(rt::trials(15)), |sim| run_lossy(sim, level));
     }
 }
 

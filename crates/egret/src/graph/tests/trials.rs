@@ -190,22 +190,22 @@ pub(super) fn one_lies(sim: &Sim) {
 
 #[test]
 fn letters_arrive_once_and_in_order() {
-    sim::check(0..60, letters_arrive);
+    sim::check(0..rt::trials(60), letters_arrive);
 }
 
 #[test]
 fn a_rank_may_begin_anew() {
-    sim::check(0..60, both_begin_anew);
+    sim::check(0..rt::trials(60), both_begin_anew);
 }
 
 #[test]
 fn receive_ends_when_the_awaited_node_dies() {
-    sim::check(0..60, one_dies);
+    sim::check(0..rt::trials(60), one_dies);
 }
 
 #[test]
 fn receive_from_a_rank_ends_when_its_link_dies() {
-    sim::check(0..60, a_link_dies);
+    sim::check(0..rt::trials(60), a_link_dies);
 }
 
 #[test]

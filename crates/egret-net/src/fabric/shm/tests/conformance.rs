@@ -1,7 +1,8 @@
 //! The conformance suite: two nics in one process, and two processes.
 
-use crate::conformance::{Case, Failure, Profile, cases, run_on_threads};
+use crate::conformance::{Case, Profile, cases};
 use crate::fabric::Fabric;
+use crate::fabric::common::suite::all_pass_on_threads;
 use crate::fabric::shm::ShmFabric;
 use crate::rt;
 use crate::vi::{Nic, NicOptions, Trust, Wait};
@@ -21,29 +22,20 @@ pub(super) fn all(profile: &Profile) -> Vec<Case> {
     cases(&probe.limits(), profile)
 }
 
-fn all_on_threads(profile: &Profile, wait: Wait) {
-    let run = |case: Case| {
-        let started = rt::now();
+fn all_on_threads(profile: Profile, wait: Wait) {
+    all_pass_on_threads(all(&profile), profile, move || {
         let unique = rt::random();
-        let nics = ["caller", "answerer"].map(|name| nic(&format!("{name}-{unique}"), wait));
-        let failure = run_on_threads(&case, profile, nics).err();
-        // A wake-up that was lost is made up for by the deadline of what was waited for.
-        let waited = rt::now() - started;
-        assert!(waited < profile.patience, "{case} took {waited:?}");
-        failure
-    };
-    let failures: Vec<_> = all(profile).into_iter().filter_map(run).collect();
-    let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+        ["caller", "answerer"].map(|name| nic(&format!("{name}-{unique}"), wait))
+    });
 }
 
 #[test]
 fn conformance_on_two_threads() {
-    all_on_threads(&Profile { kills: false, ..Profile::default() }, Wait::Balanced);
+    all_on_threads(Profile { kills: false, ..Profile::default() }, Wait::Balanced);
 }
 
 #[test]
 fn conformance_asleep_with_shareable_buffers() {
     let profile = Profile { kills: false, shareable: true, ..Profile::default() };
-    all_on_threads(&profile, Wait::Frugal);
+    all_on_threads(profile, Wait::Frugal);
 }

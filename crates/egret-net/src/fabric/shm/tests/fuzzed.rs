@@ -2,6 +2,7 @@
 
 use crate::fabric::shm::fuzzing::{posted, records, rendezvous};
 use crate::fabric::shm::tests::Rng;
+use crate::rt::trials;
 
 /// Inputs that lead somewhere: an instruction each, with what it takes.
 fn phrases(rng: &mut Rng) -> Vec<u8> {
@@ -38,7 +39,7 @@ fn phrases(rng: &mut Rng) -> Vec<u8> {
 
 #[test]
 fn whatever_a_peer_says_the_buffers_come_back() {
-    for seed in 0..1500 {
+    for seed in 0..trials(1500) {
         let mut rng = Rng(seed);
         let mut input = phrases(&mut rng);
         for _ in 0..rng.below(4) {
@@ -52,7 +53,7 @@ fn whatever_a_peer_says_the_buffers_come_back() {
 
 #[test]
 fn whatever_a_peer_writes_into_its_ring_is_an_answer() {
-    for seed in 0..1500 {
+    for seed in 0..trials(1500) {
         let mut rng = Rng(seed);
         let input: Vec<u8> = (0..rng.below(400)).map(|_| rng.byte()).collect();
         let outcome = std::panic::catch_unwind(|| records(&input));
@@ -69,7 +70,7 @@ fn whatever_a_stranger_sends_is_read_or_refused() {
         b"\x02\x01\x01\x01\x07\0\0\0",
         b"\x02\x00\x03\x00\x04\x02\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0",
     ];
-    for seed in 0..20_000 {
+    for seed in 0..trials(20_000) {
         let mut rng = Rng(seed);
         let mut input = NEARLY[rng.below(NEARLY.len())].to_vec();
         for _ in 0..rng.below(4) {

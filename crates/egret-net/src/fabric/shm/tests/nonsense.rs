@@ -10,7 +10,7 @@ use super::super::scripted_peer::{ScriptedHandshake, ShmScriptedPeer};
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
-use crate::rt;
+use crate::rt::{self, trials};
 use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
 
 /// A connection of `nic` whose other end is only memory and a socket.
@@ -39,7 +39,7 @@ fn records() -> impl Strategy<Value = (bool, u64, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(trials(200) as u32))]
 
     /// It is an error of the connection, or nothing; and all buffers come back.
     #[test]

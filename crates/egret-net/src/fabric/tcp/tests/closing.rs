@@ -1,7 +1,7 @@
 //! A close does not eat the last message.
 
 use super::conformance::{V4, nic};
-use super::raw::PATIENCE;
+use super::raw::patience;
 use crate::rt;
 use crate::vi::{Address, Descriptor, Nic, Reliability, Vi, ViError, ViOptions, Wait};
 
@@ -16,7 +16,7 @@ pub(super) fn connect(nics: &[Nic; 2], service: &str, level: Reliability) -> [Vi
     let options = ViOptions::of(level);
     let listener = nics[1].listen(service, 0, &options).unwrap();
     let to = Address::new(nics[1].host(), service, 0);
-    let mut connecting = std::pin::pin!(nics[0].connect(&to, &options, PATIENCE));
+    let mut connecting = std::pin::pin!(nics[0].connect(&to, &options, patience()));
     let mut there = None;
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {
@@ -44,7 +44,7 @@ pub(super) fn last_messages_arrive() {
     let left = near.counters().sent;
     assert!(left > 0, "nothing has left");
     near.disconnect();
-    let (until, mut received) = (rt::now() + PATIENCE, 0);
+    let (until, mut received) = (rt::now() + patience(), 0);
     while far.error().is_none() {
         assert!(rt::now() < until, "the far side has not heard of it");
         nics[0].poll();
@@ -70,7 +70,7 @@ fn a_nic_that_goes_down_says_so() {
     far.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
     nics[1].poll();
     drop((near, nics));
-    let got = far.recv_queue().wait(PATIENCE).unwrap();
+    let got = far.recv_queue().wait(patience()).unwrap();
     assert_eq!(got.status, Err(ViError::ClosedByPeer));
 }
 
@@ -87,7 +87,7 @@ fn a_disconnect_within_a_message_leaves_nothing_behind() {
     near.disconnect();
     let sent = near.send_queue().poll().unwrap();
     assert_eq!(sent.status, Err(ViError::Closed));
-    let until = rt::now() + PATIENCE;
+    let until = rt::now() + patience();
     while far.error().is_none() {
         assert!(rt::now() < until, "the far side has not heard of it");
         for nic in &nics {

@@ -1,9 +1,10 @@
 //! The conformance suite: two nics in one process.
 
-use crate::conformance::{Case, Failure, Profile, cases, run_on_threads};
+use super::sealed::{as_before, record_max};
+use crate::conformance::{Case, Profile, cases};
 use crate::fabric::Fabric;
+use crate::fabric::common::suite::all_pass_on_threads;
 use crate::fabric::tcp::TcpFabric;
-use crate::rt;
 use crate::vi::{Nic, NicOptions, Wait};
 
 pub(super) const V4: &str = "127.0.0.1";
@@ -26,19 +27,12 @@ pub(super) fn has(host: &str) -> bool {
     opened.is_ok()
 }
 
-pub(super) fn all_on_threads(host: &str, wait: Wait) {
+pub(super) fn all_on_threads(host: &'static str, wait: Wait) {
     let profile = Profile { kills: false, ..Profile::default() };
-    let run = |case: Case| {
-        let started = rt::now();
-        let failure = run_on_threads(&case, &profile, [(); 2].map(|()| nic(host, wait))).err();
-        // A wake-up that was lost is made up for by the deadline of what was waited for.
-        let waited = rt::now() - started;
-        assert!(waited < profile.patience, "{case} took {waited:?}");
-        failure
-    };
-    let failures: Vec<_> = all(&profile).into_iter().filter_map(run).collect();
-    let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let records = record_max();
+    all_pass_on_threads(all(&profile), profile, move || {
+        as_before(records, || [(); 2].map(|()| nic(host, wait)))
+    });
 }
 
 #[test]

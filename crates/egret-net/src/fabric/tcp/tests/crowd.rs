@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::conformance::{V4, nic};
-use super::raw::PATIENCE;
+use super::raw::patience;
 use crate::fabric::tcp::acceptor::{CROWD, HANDSHAKE_MAX};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Listener, Nic, ViOptions, Wait};
@@ -75,10 +75,10 @@ fn a_crowd_of_strangers_stops_nobody_for_long() {
         (0..2 * CROWD.of_one).map(|_| TcpStream::connect(host_nic.host()).unwrap()).collect();
     let to = Address::new(host_nic.host(), "crowd", 0);
     let caller = rt::spawn("caller", move || {
-        nic(V4, Wait::Balanced).wait_connect(&to, &ViOptions::default(), PATIENCE).map(drop)
+        nic(V4, Wait::Balanced).wait_connect(&to, &ViOptions::default(), patience()).map(drop)
     })
     .unwrap();
-    listener.wait_accept(PATIENCE).unwrap();
+    listener.wait_accept(patience()).unwrap();
     while !caller.is_finished() {
         drive(&host_nic, 1);
     }
@@ -90,7 +90,7 @@ fn a_crowd_of_strangers_stops_nobody_for_long() {
 fn callers_who_come_all_at_once_all_get_in() {
     let (host_nic, listener) = host();
     let caller = nic(V4, Wait::Balanced);
-    let (to, deadline) = (Address::new(host_nic.host(), "crowd", 0), 6 * PATIENCE);
+    let (to, deadline) = (Address::new(host_nic.host(), "crowd", 0), 6 * patience());
     let crowd = CROWD.of_one + 72;
     let call = |_| caller.connect(&to, &ViOptions::default(), deadline);
     let mut calls: Vec<_> = (0..crowd).map(call).collect();
@@ -153,7 +153,7 @@ fn a_flood_of_garbage_leaves_nothing() {
         let now = descriptors();
         assert!(now <= before + CROWD.of_one + 2, "{now} descriptors, {before} before");
     }
-    let until = rt::now() + PATIENCE;
+    let until = rt::now() + patience();
     while descriptors() > before {
         assert!(rt::now() < until, "{} descriptors, {before} before", descriptors());
         drive(&nic, 10);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use std::{env, fs};
 
 use super::conformance::{V4, nic};
-use super::processes::Process;
-use super::raw::PATIENCE;
+use super::raw::patience;
 use crate::buf::Pool;
+use crate::fabric::common::suite::Process;
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Descriptor, ViError, ViOptions, Wait};
 
@@ -74,7 +74,7 @@ fn survive(round: u64) {
     }
     if exits_after > 0 {
         while vi.error().is_none() {
-            let back = vi.send_queue().wait(PATIENCE).unwrap();
+            let back = vi.send_queue().wait(patience()).unwrap();
             if back.status.is_ok() {
                 let _ = vi.post_send(back.into_descriptor());
             }
@@ -82,7 +82,7 @@ fn survive(round: u64) {
     } else {
         BufReader::with_capacity(1, &here).read_line(&mut String::new()).unwrap();
         for _ in 0..rt::random() % 10 {
-            let got = vi.recv_queue().wait(PATIENCE).unwrap().ok().unwrap();
+            let got = vi.recv_queue().wait(patience()).unwrap().ok().unwrap();
             vi.post_recv(got.into_descriptor()).unwrap();
         }
         rt::sleep(Duration::from_micros(rt::random() % 500));
@@ -90,14 +90,14 @@ fn survive(round: u64) {
     }
     for queue in [vi.recv_queue(), vi.send_queue()] {
         while queue.outstanding() > 0 {
-            let back = queue.wait(PATIENCE).unwrap();
+            let back = queue.wait(patience()).unwrap();
             let is_typed = matches!(back.status, Ok(()) | Err(ViError::PeerDied { .. }));
             assert!(is_typed, "{:?}", back.status);
         }
         while queue.poll().is_some() {}
     }
     // Everything may have come back well before the death was known.
-    let until = rt::now() + PATIENCE;
+    let until = rt::now() + patience();
     while vi.error().is_none() && rt::now() < until {
         let seen = nic.poll();
         nic.wait(seen, Some(rt::now() + Duration::from_millis(10)));
@@ -122,7 +122,7 @@ fn a_peer_that_dies_leaves_nothing() {
     }
     survive(1);
     let before = descriptors();
-    for round in 0..60 {
+    for round in 0..rt::trials(60) {
         survive(round);
     }
     assert_eq!(descriptors(), before, "descriptors");

@@ -1,7 +1,7 @@
 //! Eager messages of one connection.
 
 use super::closing::pair;
-use super::raw::{PATIENCE, Raw, frame};
+use super::raw::{Raw, frame, patience};
 use crate::fabric::common::eager::DrainedUnits;
 use crate::fabric::tcp::driver::Driver;
 use crate::fabric::tcp::wire::TcpFrame;
@@ -10,7 +10,7 @@ use crate::rt;
 use crate::vi::{Descriptor, EAGER_MAX, Lane, Nic, PostError, Reliability};
 
 fn until(nics: &[Nic; 2], what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = rt::now() + PATIENCE;
+    let until = rt::now() + patience();
     while !is_so() {
         assert!(rt::now() < until, "{what}");
         nics.iter().for_each(|nic| _ = nic.poll());

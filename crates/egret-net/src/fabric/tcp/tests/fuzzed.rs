@@ -2,10 +2,11 @@
 
 use crate::fabric::tcp::fuzzing::frames;
 use crate::fabric::tests::Rng;
+use crate::rt::trials;
 
 #[test]
 fn whatever_a_peer_writes_the_buffers_come_back() {
-    for seed in 0..1500 {
+    for seed in 0..trials(1500) {
         let mut rng = Rng(seed);
         let len = usize::from(rng.byte()) + usize::from(rng.byte());
         let input: Vec<u8> = (0..len).map(|_| rng.byte()).collect();

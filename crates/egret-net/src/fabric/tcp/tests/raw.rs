@@ -11,6 +11,7 @@ use crate::fabric::common::eager::DrainedUnits;
 use crate::fabric::handshake::{Caller, CallerRequest, Credentials, HandshakeEvent};
 use crate::fabric::tcp::scripted_peer::ScriptedPeer;
 use crate::fabric::tcp::wire::{HEAD, TcpFrame, TcpHead};
+use crate::fault::is_any_planted;
 use crate::rt;
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions, Wait};
 
@@ -29,7 +30,9 @@ pub(super) struct Raw {
 pub(super) const COUNTS: TcpFrame = TcpFrame::Counts { drained: DrainedUnits(0), asks: false };
 
 /// Long enough on any machine, and what a fault that was planted may cost.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) fn patience() -> Duration {
+    Duration::from_secs(if is_any_planted() { 1 } else { 10 })
+}
 
 impl Raw {
     pub(super) fn new(level: Reliability) -> Self {
@@ -41,7 +44,7 @@ impl Raw {
         let hello = Hello { reliability: level, service: "raw".to_owned(), tag: 0 };
         let wanted = CallerRequest { hello, terms: b"raw".to_vec(), key: None, is_plain: true };
         let mut caller = Caller::new(Credentials::of_byte("tcp", Secret::none(), 1), wanted);
-        let (until, mut accepted) = (rt::now() + PATIENCE, None);
+        let (until, mut accepted) = (rt::now() + patience(), None);
         let vi = loop {
             assert!(rt::now() < until, "not let in");
             stream.write_all(caller.outgoing()).unwrap();
@@ -72,7 +75,7 @@ impl Raw {
 
     /// The same, as it is.
     pub(super) fn write_raw(&mut self, bytes: &[u8]) {
-        let (mut left, until) = (bytes, rt::now() + PATIENCE);
+        let (mut left, until) = (bytes, rt::now() + patience());
         while !left.is_empty() {
             match self.stream.write(left) {
                 Ok(n) => left = &left[n..],
@@ -88,7 +91,7 @@ impl Raw {
 
     /// Drives the nic until this is so.
     pub(super) fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) {
-        let until = rt::now() + PATIENCE;
+        let until = rt::now() + patience();
         while !is_so(self) {
             assert!(rt::now() < until, "{what}");
             self.nic.poll();
@@ -97,7 +100,7 @@ impl Raw {
 
     /// The frames that the nic writes up to one of them, with their payloads.
     pub(super) fn frames(&mut self, last: impl Fn(&TcpFrame) -> bool) -> Vec<(TcpFrame, Vec<u8>)> {
-        let (mut bytes, mut frames, until) = (Vec::new(), Vec::new(), rt::now() + PATIENCE);
+        let (mut bytes, mut frames, until) = (Vec::new(), Vec::new(), rt::now() + patience());
         loop {
             let mut some = [0; 4096];
             if let Some(n) = read(&mut self.stream, &mut some) {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::raw::{COUNTS, PATIENCE, Raw, counted, frame};
+use super::raw::{COUNTS, Raw, counted, frame, patience};
 use super::sealed;
 use crate::buf::{Plain, Pool};
 use crate::fabric::common::counts::ReceiveCounts;
@@ -85,7 +85,7 @@ pub(super) fn outcome(large: usize, cuts: &[usize]) -> Outcome {
     }
     let mut got = Vec::new();
     for _ in 0..6 {
-        let back = raw.vi.recv_queue().wait(PATIENCE).unwrap().ok().unwrap();
+        let back = raw.vi.recv_queue().wait(patience()).unwrap().ok().unwrap();
         let (tag, len) = (back.tag, back.len);
         let all = back.into_descriptor().into_segments().flat_map(|segment| {
             let bytes = segment.bytes().to_vec();

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use crate::conformance::{Case, Profile, cases, run_on_threads};
 use crate::fabric::Fabric;
+use crate::fabric::common::suite::all_pass_on_threads;
 use crate::fabric::sim::Sim;
 use crate::fabric::udp::UdpFabric;
+use crate::rt::trials;
 use crate::vi::{Encrypt, NicOptions, Wait};
 
 /// What is expected where links lose, or do not.
@@ -41,7 +43,7 @@ fn lossy(sim: &Sim) {
 
 #[test]
 fn conformance_over_lossy_links() {
-    for seed in 0..10 {
+    for seed in 0..trials(10) {
         let failures = failures(seed, true, lossy);
         assert!(failures.is_empty(), "seed {seed}: {}", failures.join("\n"));
     }
@@ -49,12 +51,10 @@ fn conformance_over_lossy_links() {
 
 fn over_udp(wait: Wait, encrypt: Encrypt) {
     let options = NicOptions::new("").wait(wait).encrypt(encrypt);
-    let open = |()| UdpFabric.open(&options).unwrap();
+    let open = move || UdpFabric.open(&options).unwrap();
     let profile = Profile { kills: false, ..Profile::default() };
-    let cases = cases(&open(()).limits(), &profile);
-    let run = |case: &Case| run_on_threads(case, &profile, [(), ()].map(open)).err();
-    let failures: Vec<String> = cases.iter().filter_map(run).map(|it| it.to_string()).collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let cases = cases(&open().limits(), &profile);
+    all_pass_on_threads(cases, profile, move || [open(), open()]);
 }
 
 #[test]

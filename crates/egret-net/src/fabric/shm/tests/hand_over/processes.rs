@@ -157,7 +157,7 @@ fn at_every_step(dies: fn(Chance, u64) -> ExitStatus) {
 }
 
 fn at_any_moment(dies: fn(Chance, u64) -> ExitStatus) {
-    for _ in 0..200 {
+    for _ in 0..rt::trials(200) {
         let seed = rt::random() | 1;
         let status = dies(Chance(seed), NEVER);
         assert_eq!(status.signal(), Some(9), "{seed}: {status}");

@@ -168,7 +168,7 @@ fn one_is_killed_at_every_step() {
 #[test]
 fn one_is_killed_at_any_moment() {
     leaves_nothing("one_is_killed_at_any_moment", || {
-        for _ in 0..100 {
+        for _ in 0..rt::trials(100) {
             let seed = rt::random() | 1;
             let status = one_dies(Chance(seed), NEVER);
             assert_eq!(status.signal(), Some(9), "{seed}: {status}");
@@ -198,7 +198,7 @@ fn owners(files_of_dead: &BTreeSet<u64>) -> Vec<u32> {
 
 #[test]
 fn both_are_killed_and_nothing_is_left() {
-    for round in 0..20 {
+    for round in 0..rt::trials(20) {
         let (one, other) = names();
         let mut chance = Chance(rt::random() | 1);
         let mut both = [
@@ -227,7 +227,7 @@ fn both_are_killed_and_nothing_is_left() {
 /// One that is stopped has what it has, and nothing is wrong with that.
 #[test]
 fn one_that_is_stopped_keeps_its_buffers() {
-    for _ in 0..10 {
+    for _ in 0..rt::trials(10) {
         let (own, other) = names();
         let (nic, listener) = listens(&own);
         let process = Process::start(&own, &other, Chance(rt::random() | 1), NEVER);

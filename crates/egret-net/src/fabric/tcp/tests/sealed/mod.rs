@@ -4,7 +4,6 @@ mod stream;
 mod tampered;
 
 use std::cell::Cell;
-use std::env;
 
 use proptest::prelude::*;
 
@@ -19,12 +18,9 @@ thread_local! {
     static RECORD_MAX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Tells a child that its nics seal.
-pub(super) const SEALED: &str = "EGRET_TEST_TCP_SEALED";
-
 /// Whether the nics that this thread opens seal their connections.
 pub(in crate::fabric::tcp) fn is_sealed() -> bool {
-    RECORD_MAX.get().is_some() || env::var(SEALED).is_ok_and(|sealed| !sealed.is_empty())
+    RECORD_MAX.get().is_some()
 }
 
 /// Bytes in a record of a peer without a nic, if it seals.
@@ -38,7 +34,7 @@ pub(super) fn len_of(plain: usize) -> usize {
 }
 
 /// Plays a scene with nics that seal, and peers without a nic that do in records of `most` bytes.
-pub(super) fn sealed(most: usize, scene: impl FnOnce()) {
+pub(super) fn sealed<T>(most: usize, scene: impl FnOnce() -> T) -> T {
     struct Plain;
     impl Drop for Plain {
         fn drop(&mut self) {
@@ -47,7 +43,15 @@ pub(super) fn sealed(most: usize, scene: impl FnOnce()) {
     }
     RECORD_MAX.set(Some(most));
     let _plain = Plain;
-    scene();
+    scene()
+}
+
+/// Plays a scene as another thread does, whose [`record_max`] this is.
+pub(super) fn as_before<T>(records: Option<usize>, scene: impl FnOnce() -> T) -> T {
+    match records {
+        Some(most) => sealed(most, scene),
+        None => scene(),
+    }
 }
 
 #[test]

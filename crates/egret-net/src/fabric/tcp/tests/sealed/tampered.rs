@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 
 use super::super::conformance::{V4, nic};
-use super::super::raw::{PATIENCE, Raw, frame};
+use super::super::raw::{Raw, frame, patience};
 use super::sealed;
 use crate::buf::Pool;
 use crate::fabric::common::eager::DrainedUnits;
@@ -209,8 +209,8 @@ fn a_record_that_comes_with_the_welcome_is_read() {
         let callee = rt::spawn("callee", move || welcome(listening.accept().unwrap().0)).unwrap();
         let to = Address::new(&host, "raw", 0);
         let options = ViOptions::of(Reliability::Reception);
-        let vi = nic.wait_connect(&to, &options, PATIENCE).unwrap();
-        let (until, mut came) = (rt::now() + PATIENCE, Vec::new());
+        let vi = nic.wait_connect(&to, &options, patience()).unwrap();
+        let (until, mut came) = (rt::now() + patience(), Vec::new());
         while came.is_empty() {
             assert!(rt::now() < until, "it did not come");
             nic.poll();
