@@ -21,10 +21,39 @@ use crate::registry::{Operator, Registry, RegistryOptions};
 ///
 /// If the registry cannot be opened, or a node cannot join.
 pub fn pool(size: u32) -> Result<LocalPool, JoinError> {
-    let registry =
-        Registry::open(RegistryOptions::new("local", size).operator(&Operator::random()))?;
-    let nodes = (0..size).map(|_| Node::join(registry.config())).collect::<Result<Vec<_>, _>>()?;
+    of_nodes(size, RegistryOptions::new("local", size))
+}
+
+/// As [`pool`], with an open pool: more nodes may join, and those that leave are not missed.
+///
+/// ```
+/// use egret_node::local;
+/// use egret_node::node::{Event, Node};
+///
+/// let pool = local::open_pool(2)?;
+/// let mut events = pool[0].events();
+/// let late = Node::join(pool.registry().config())?;
+/// while events.wait_next(pool[0].deadline())? != Event::Joined(late.member(late.id()).unwrap()) {}
+/// assert_eq!((late.rank(), pool[0].size()), (2, 3));
+/// late.leave(pool[0].deadline())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// If the registry cannot be opened, or a node cannot join.
+pub fn open_pool(nodes: u32) -> Result<LocalPool, JoinError> {
+    of_nodes(nodes, RegistryOptions::open("local"))
+}
+
+fn of_nodes(nodes: u32, options: RegistryOptions) -> Result<LocalPool, JoinError> {
+    let registry = Registry::open(options.operator(&Operator::random()))?;
+    let nodes = (0..nodes).map(|_| Node::join(registry.config())).collect::<Result<Vec<_>, _>>()?;
     for node in &nodes {
+        let mut events = node.events();
+        while (node.size() as usize) < nodes.len() {
+            _ = events.wait_next(node.deadline())?;
+        }
         node.wait_all(node.deadline())?;
     }
     Ok(LocalPool { nodes, registry })

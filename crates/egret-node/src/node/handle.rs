@@ -28,7 +28,7 @@ pub struct NodeHandle {
 
 struct NodeState {
     id: NodeId,
-    size: u32,
+    size: Option<u32>,
     pool: String,
     deadline: Deadline,
     opened: OpenedFabrics,
@@ -86,7 +86,7 @@ impl NodeHandle {
         watch: Arc<PoolWatch>,
         endpoint: Endpoint,
         asks: Arc<RemoteEndpoint>,
-        (id, size, pool, deadline): (NodeId, u32, String, Deadline),
+        (id, size, pool, deadline): (NodeId, Option<u32>, String, Deadline),
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
         let (routes, parts, ended) = (Mutex::default(), Mutex::default(), OnceLock::new());
@@ -113,16 +113,24 @@ impl NodeHandle {
         self.inner.id
     }
 
-    /// The node's rank: its place in the pool.
+    /// The node's rank: its place in a closed pool, and in an open one its number in the order of joining.
     #[must_use]
     pub fn rank(&self) -> u32 {
         self.inner.id.rank
     }
 
-    /// How many nodes the pool has.
+    /// How many nodes the pool has: the ranks of a closed pool, and the members of an open one that are
+    /// here now.
     #[must_use]
     pub fn size(&self) -> u32 {
-        self.inner.size
+        let here = || self.inner.watch.view.lock().state.members().len();
+        self.inner.size.unwrap_or_else(|| u32::try_from(here()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the pool is open: nodes come and go, and no rank is used again.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.inner.size.is_none()
     }
 
     /// The pool's name.
@@ -137,10 +145,10 @@ impl NodeHandle {
         self.inner.deadline
     }
 
-    /// The members, by rank.
+    /// The members, by rank: in an open pool that is the order in which they have joined.
     #[must_use]
     pub fn members(&self) -> Vec<Member> {
-        self.inner.watch.view.lock().members.values().cloned().collect()
+        self.inner.watch.view.lock().state.members().values().cloned().collect()
     }
 
     /// The last node that had this rank, whether it is still a member or not; `None` if the rank was
@@ -158,19 +166,18 @@ impl NodeHandle {
     /// ```
     #[must_use]
     pub fn id_of(&self, rank: u32) -> Option<NodeId> {
-        self.inner.watch.view.lock().last(rank).map(|(node, _)| node)
+        self.inner.watch.view.lock().state.last(rank).map(|(node, _)| node)
     }
 
     /// What a node has told the registry of itself, if it is a member; [`id_of`](Self::id_of) has the
     /// node of a rank.
     #[must_use]
     pub fn member(&self, node: NodeId) -> Option<Member> {
-        let view = self.inner.watch.view.lock();
-        view.members.get(&node.rank).filter(|member| member.id == node).cloned()
+        self.inner.watch.view.lock().state.member(node).cloned()
     }
 
-    /// Waits until every rank has joined. A rank that has joined and left counts as joined; a rank that
-    /// has died and is not back does not.
+    /// Waits until every rank of a closed pool has joined. A rank that has joined and left counts as joined; a
+    /// rank that has died and is not back does not. An open pool is complete as it is.
     ///
     /// # Errors
     ///
@@ -183,9 +190,9 @@ impl NodeHandle {
             outcome = self.all_here();
             outcome.is_some()
         });
-        let here = self.inner.watch.view.lock().members.len();
+        let here = self.inner.watch.view.lock().state.members().len();
         let (here, waited) = (u32::try_from(here).unwrap_or(u32::MAX), rt::now() - started);
-        outcome.unwrap_or(Err(NodeError::NotAllJoined { here, size: self.inner.size, waited }))
+        outcome.unwrap_or(Err(NodeError::NotAllJoined { here, size: self.size(), waited }))
     }
 
     /// Whether every rank has joined, as far as that is decided.
@@ -193,8 +200,8 @@ impl NodeHandle {
     pub fn all_here(&self) -> Option<Result<(), NodeError>> {
         let view = self.inner.watch.view.lock();
         let mut all = true;
-        for rank in 0..self.inner.size {
-            match view.last(rank) {
+        for rank in 0..self.inner.size.unwrap_or(0) {
+            match view.state.last(rank) {
                 Some((node, Some(fate @ Departure::Died { .. }))) => {
                     return Some(Err(NodeError::Gone { node, fate: fate.clone() }));
                 }
@@ -216,7 +223,7 @@ impl NodeHandle {
     /// How a node came to be no member any more.
     #[must_use]
     pub fn fate(&self, node: NodeId) -> Option<Departure> {
-        self.inner.watch.view.lock().fates.get(&node).cloned()
+        self.inner.watch.view.lock().state.fate(node)
     }
 
     /// How this node came to be no member any more: it has left or was dropped, or the

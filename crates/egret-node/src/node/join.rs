@@ -124,10 +124,12 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     let asks = Arc::new(map(&endpoint, &terms).await?);
     let follows = map(&endpoint, &terms).await?;
     let (id, size, heard) = welcome(&asks, &opened.control, &terms, started).await?;
-    opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
-    opened.control.set_pool_size(size);
+    if let Some(size) = size {
+        opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
+        opened.control.set_pool_size(size);
+    }
     let (fabrics, also_asks) = (opened.fabrics.clone(), Arc::clone(&asks));
-    watch.follow(id, RegistryFollow { follows, asks: also_asks, heard, fabrics });
+    watch.follow((id, size), RegistryFollow { follows, asks: also_asks, heard, fabrics });
     seen(&watch, &opened.control, id, &terms, started).await?;
     panic::install(terms.job);
     let JoinParameters { join, deadline, .. } = terms;
@@ -149,7 +151,7 @@ async fn welcome(
     control: &Links,
     terms: &JoinParameters,
     started: Instant,
-) -> Result<(NodeId, u32, Duration), JoinError> {
+) -> Result<(NodeId, Option<u32>, Duration), JoinError> {
     let bytes = RegistryQuestion::Join(terms.join.clone()).to_bytes();
     loop {
         let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
@@ -211,7 +213,7 @@ async fn seen(
         if let Some(why) = &view.lost {
             return Poll::Ready(Err(terms.lost(why)));
         }
-        if view.members.get(&id.rank).is_some_and(|member| member.id == id) {
+        if view.state.member(id).is_some() {
             return Poll::Ready(Ok(()));
         }
         drop(view);

@@ -37,6 +37,7 @@
 
 mod handle;
 mod join;
+mod membership;
 mod names;
 mod open;
 mod panic;
@@ -62,7 +63,7 @@ pub(crate) use view::FuzzedView;
 use crate::pool::wire::RegistryQuestion;
 pub use crate::pool::{
     Departure, Event, Events, FabricOffer, JoinError, Latency, Member, NodeError, NodeId,
-    Properties, Property, RegistryRefusal,
+    Properties, Property, RegistryRefusal, View,
 };
 pub use crate::settings::config::Config;
 

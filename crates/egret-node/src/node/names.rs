@@ -71,6 +71,22 @@ impl RegistryRequests<'_> {
         self.ask(&RegistryQuestion::Leave, RegistryAnswer::done)
     }
 
+    /// Enters a view, as [`NodeHandle::enter`] does.
+    pub fn enter(self, view: &str) -> RegistryReply<()> {
+        self.ask(&RegistryQuestion::Enter { view: view.to_owned() }, RegistryAnswer::done)
+    }
+
+    /// Exits a view, as [`NodeHandle::exit`] does.
+    pub fn exit(self, view: &str) -> RegistryReply<()> {
+        self.ask(&RegistryQuestion::Exit { view: view.to_owned() }, RegistryAnswer::done)
+    }
+
+    /// Sends a signal, as [`NodeHandle::signal`] does.
+    pub fn signal(self, to: &[NodeId], bytes: &[u8]) -> RegistryReply<()> {
+        let (to, bytes) = (to.to_vec(), bytes.to_vec());
+        self.ask(&RegistryQuestion::Signal { to, bytes }, RegistryAnswer::done)
+    }
+
     fn ask<T>(
         self,
         ask: &RegistryQuestion,
@@ -268,7 +284,7 @@ impl NodeHandle {
 
 impl NodeError {
     /// Of what was asked of a name.
-    fn of(self, name: &str) -> Self {
+    pub(super) fn of(self, name: &str) -> Self {
         match self {
             Self::Refused(RegistryRefusal::NameTaken { owner }) => {
                 Self::NameTaken { name: name.to_owned(), owner }
@@ -292,11 +308,11 @@ pub(super) fn answer(reply: Result<CallReply, MessageError>) -> Result<RegistryA
 }
 
 impl RegistryAnswer {
-    fn done(self) -> Result<(), NodeError> {
+    pub(super) fn done(self) -> Result<(), NodeError> {
         if self == Self::Done { Ok(()) } else { Err(NodeError::OtherAnswer) }
     }
 
-    fn unbound(self) -> Result<bool, NodeError> {
+    pub(super) fn unbound(self) -> Result<bool, NodeError> {
         match self {
             Self::Done => Ok(true),
             Self::NotBound => Ok(false),

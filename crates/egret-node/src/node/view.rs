@@ -1,6 +1,6 @@
 //! What a node knows of its pool: the events that the registry has sent, in their order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use egret_net::vi::PublicKey;
 
 use crate::Links;
 use crate::am::{Endpoint, Message, MessageError, RemoteEndpoint, Request};
-use crate::pool::wire::{
-    ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, TOLD_MAX, VERSION,
+use crate::pool::state::PoolState;
+use crate::pool::wire::{ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, VERSION};
+use crate::pool::{
+    Departure, Event, EventLog, EventPlace, EventSource, FabricOffer, Member, NodeId,
 };
-use crate::pool::{Departure, Event, EventSource, FabricOffer, Member, NodeId};
 use crate::wakers::{WakerList, under};
 
 /// A node's side of the protocol with the registry.
@@ -44,14 +45,9 @@ pub(super) struct RegistryFollow {
 /// What a node knows of its pool.
 #[derive(Debug, Default)]
 pub(super) struct PoolView {
-    pub(super) log: Vec<Event>,
-    /// Entries of the registry's log that it knows, and their bytes.
-    known: u64,
-    bytes: usize,
-    /// The members, by rank.
-    pub(super) members: BTreeMap<u32, Member>,
-    /// What became of nodes that are none any more.
-    pub(super) fates: BTreeMap<NodeId, Departure>,
+    /// The pool, as of the entries of its log that are known.
+    pub(super) state: PoolState,
+    pub(super) log: EventLog,
     /// Where nodes were that have died since this was last taken.
     dead: Vec<(FabricOffer, Option<PublicKey>, String)>,
     /// Nodes that have gone since this was last taken.
@@ -84,8 +80,12 @@ impl PoolWatch {
     }
 
     /// Begins to follow what happens.
-    pub(super) fn follow(&self, own: NodeId, following: RegistryFollow) {
-        self.view.lock().own = Some(own);
+    pub(super) fn follow(&self, (own, size): (NodeId, Option<u32>), following: RegistryFollow) {
+        let state = PoolState::of_size(size);
+        {
+            let mut view = self.view.lock();
+            (view.own, view.state) = (Some(own), state);
+        }
         _ = self.following.set(following);
         self.ask_on();
     }
@@ -136,7 +136,7 @@ impl PoolWatch {
     /// Requests the events after those that are known.
     fn ask_on(&self) {
         let Some(RegistryFollow { follows, .. }) = self.following.get() else { return };
-        let ask = RegistryQuestion::Follow { next: self.view.lock().known }.to_bytes();
+        let ask = RegistryQuestion::Follow { next: self.view.lock().state.next() }.to_bytes();
         match follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
             Ok(call) => drop(call),
@@ -148,27 +148,37 @@ impl PoolWatch {
         match RegistryAnswer::from_bytes(request.bytes()) {
             Some(RegistryAnswer::Events { first, entries }) => {
                 // Before the program sees a member, which it may call at once.
-                self.allow(&entries);
-                let (learned, dead, gone, fenced) = {
-                    let mut view = self.view.lock();
-                    let learned = view.learn(first, entries);
-                    let dead = std::mem::take(&mut view.dead);
-                    let gone = std::mem::take(&mut view.parted);
-                    (learned, dead, gone, view.fenced.clone())
-                };
-                self.disallow(&gone);
-                if let Some(why) = fenced {
-                    self.fence(&why);
-                    return self.tell_changed();
-                }
-                self.part_from(&dead);
-                self.tell_changed();
-                if let Err(why) = learned {
-                    return self.lose(why);
-                }
+                let joined = entries.iter().filter_map(LogEntry::joined);
+                self.allow(joined);
+                self.learn(|view| view.learn(first, &entries));
+            }
+            Some(RegistryAnswer::Snapshot(state)) => {
+                self.allow(state.members().values());
+                self.learn(|view| view.learn_whole(*state));
             }
             Some(RegistryAnswer::Refused(why)) => return self.lose(&why.to_string()),
             _ => return self.lose("it said what no registry says"),
+        }
+    }
+
+    /// Takes what the registry has sent, and requests what follows.
+    fn learn(&self, learn: impl FnOnce(&mut PoolView) -> Result<(), &'static str>) {
+        let (learned, dead, gone, fenced) = {
+            let mut view = self.view.lock();
+            let learned = learn(&mut view);
+            let dead = std::mem::take(&mut view.dead);
+            let gone = std::mem::take(&mut view.parted);
+            (learned, dead, gone, view.fenced.clone())
+        };
+        self.disallow(&gone);
+        if let Some(why) = fenced {
+            self.fence(&why);
+            return self.tell_changed();
+        }
+        self.part_from(&dead);
+        self.tell_changed();
+        if let Err(why) = learned {
+            return self.lose(why);
         }
         self.pay(Deadline::NOW);
         self.ask_on();
@@ -190,11 +200,9 @@ impl PoolWatch {
     }
 
     /// Members may have links, with the key that the registry knows.
-    fn allow(&self, entries: &[LogEntry]) {
-        for entry in entries {
-            if let LogEntry::Joined(member) = entry {
-                self.at_each(member, |links, host| links.allow(host, member.key()));
-            }
+    fn allow<'a>(&self, members: impl Iterator<Item = &'a Member>) {
+        for member in members {
+            self.at_each(member, |links, host| links.allow(host, member.key()));
         }
     }
 
@@ -233,7 +241,8 @@ impl PoolWatch {
         let mut view = self.view.lock();
         if view.lost.is_none() && view.fenced.is_none() {
             view.lost = Some(why.to_owned());
-            view.log.push(Event::RegistryLost { why: why.to_owned() });
+            let next = view.state.next();
+            view.log.push(next, Event::RegistryLost { why: why.to_owned() });
         }
         drop(view);
         self.tell_changed();
@@ -249,53 +258,72 @@ impl PoolWatch {
 }
 
 impl PoolView {
-    /// Appends entries of the registry's log, if they follow those that are known and are not more than
-    /// a registry keeps.
-    fn learn(&mut self, first: u64, entries: Vec<LogEntry>) -> Result<(), &'static str> {
+    /// Applies entries of the registry's log, if they follow those that are known.
+    fn learn(&mut self, first: u64, entries: &[LogEntry]) -> Result<(), &'static str> {
         self.quiet = Duration::ZERO;
-        if first != self.known {
+        if first != self.state.next() {
             return Err("events out of order");
         }
         for entry in entries {
-            self.known += 1;
-            self.bytes += entry.len();
-            if self.bytes > TOLD_MAX {
-                return Err("more events than the log can hold");
-            }
-            match &entry {
-                LogEntry::Joined(member) => {
-                    self.members.insert(member.id.rank, member.clone());
-                }
-                LogEntry::Left(node) => self.gone(*node, Departure::Left),
+            match entry {
+                LogEntry::Left(node) => self.parts(*node, &Departure::Left),
                 LogEntry::Died { node, why } => {
-                    self.gone(*node, Departure::Died { why: why.clone() });
+                    self.parts(*node, &Departure::Died { why: why.clone() });
                 }
+                _ => {}
             }
-            self.log.push(Event::from(entry));
+            let Self { state, log, own, .. } = self;
+            let number = state.next();
+            let is_own = entry.is_for(*own);
+            state.apply(entry, |event| {
+                if is_own {
+                    log.push(number, event);
+                }
+            });
         }
-        // Another life may be where one has ended.
-        let members = &self.members;
-        let is_there =
-            |offer: &FabricOffer| members.values().any(|member| member.fabrics.contains(offer));
-        self.dead.retain(|(offer, key, _)| key.is_some() || !is_there(offer));
+        self.forgive_the_living();
         Ok(())
     }
 
-    fn gone(&mut self, node: NodeId, fate: Departure) {
-        if let (true, Departure::Died { why }) = (self.own == Some(node), &fate) {
+    /// Takes the state of the pool in place of the entries that lead to it, which are not kept.
+    fn learn_whole(&mut self, state: PoolState) -> Result<(), &'static str> {
+        self.quiet = Duration::ZERO;
+        let (from, to) = (self.state.next(), state.next());
+        if to <= from || state.size() != self.state.size() {
+            return Err("a state that does not follow");
+        }
+        let gone: Vec<_> = self.state.members().values().map(|member| member.id).collect();
+        let gone = gone.into_iter().filter(|node| state.member(*node).is_none());
+        for node in gone {
+            let fate = state.fate(node);
+            let why = || "it has gone while this node followed no events".to_owned();
+            self.parts(node, &fate.unwrap_or_else(|| Departure::Died { why: why() }));
+        }
+        self.state = state;
+        self.log.push(from, Event::Resync { from, to });
+        self.forgive_the_living();
+        Ok(())
+    }
+
+    /// Another life may be where one has ended.
+    fn forgive_the_living(&mut self) {
+        let members = self.state.members();
+        let is_there =
+            |offer: &FabricOffer| members.values().any(|member| member.fabrics.contains(offer));
+        self.dead.retain(|(offer, key, _)| key.is_some() || !is_there(offer));
+    }
+
+    /// A member will be none.
+    fn parts(&mut self, node: NodeId, fate: &Departure) {
+        if let (true, Departure::Died { why }) = (self.own == Some(node), fate) {
             self.fenced = Some(why.clone());
         }
-        if self.members.get(&node.rank).is_some_and(|member| member.id == node)
-            && let Some(member) = self.members.remove(&node.rank)
-        {
-            if let Departure::Died { why } = &fate {
-                let offers = member.fabrics.iter().cloned();
-                let key = member.key();
-                self.dead.extend(offers.map(|offer| (offer, key, why.clone())));
-            }
-            self.parted.push(member);
+        let Some(member) = self.state.member(node).cloned() else { return };
+        if let Departure::Died { why } = fate {
+            let (offers, key) = (member.fabrics.iter().cloned(), member.key());
+            self.dead.extend(offers.map(|offer| (offer, key, why.clone())));
         }
-        self.fates.insert(node, fate);
+        self.parted.push(member);
     }
 
     /// For how long nothing was received from the registry. Between two calls at most [`LOOK`] counts:
@@ -305,20 +333,11 @@ impl PoolView {
         self.quiet += passed.min(LOOK);
         self.quiet
     }
-
-    /// The last life of a rank, and what became of it if it is over.
-    pub(super) fn last(&self, rank: u32) -> Option<(NodeId, Option<&Departure>)> {
-        if let Some(member) = self.members.get(&rank) {
-            return Some((member.id, None));
-        }
-        let all = NodeId { rank, incarnation: 0 }..=NodeId { rank, incarnation: u64::MAX };
-        self.fates.range(all).next_back().map(|(node, fate)| (*node, Some(fate)))
-    }
 }
 
 impl EventSource for PoolWatch {
-    fn entry(&self, at: usize) -> Option<Event> {
-        self.view.lock().log.get(at).cloned()
+    fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
+        self.view.lock().log.event(at)
     }
 
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {
@@ -334,21 +353,22 @@ pub(crate) struct FuzzedView(PoolView);
 
 #[cfg(any(test, feature = "fuzzing"))]
 impl FuzzedView {
-    pub(crate) fn learn(&mut self, first: u64, entries: Vec<LogEntry>) {
-        let before = self.0.log.len();
-        if self.0.learn(first, entries).is_err() {
-            assert_eq!(self.0.log.len(), before, "nothing is learned out of order");
-        }
+    pub(crate) fn learn(&mut self, first: u64, entries: &[LogEntry]) {
+        let before = self.0.state.next();
+        let expected = if first == before { entries.len() as u64 } else { 0 };
+        _ = self.0.learn(first, entries);
+        assert_eq!(self.0.state.next(), before + expected, "nothing is learned out of order");
+    }
+
+    pub(crate) fn learn_whole(&mut self, state: PoolState) {
+        let before = self.0.state.next();
+        _ = self.0.learn_whole(state);
+        assert!(self.0.state.next() >= before, "no state is older than the one before");
     }
 
     pub(crate) fn check(&self) {
-        let PoolView { members, fates, log, known, .. } = &self.0;
-        assert_eq!(log.len() as u64, *known);
-        assert!(members.iter().all(|(rank, member)| member.id.rank == *rank));
-        for node in fates.keys() {
-            let (last, _) = self.0.last(node.rank).expect("it has had a life");
-            assert!(members.contains_key(&node.rank) || last.incarnation >= node.incarnation);
-        }
+        let all = self.0.state.members().values();
+        all.for_each(|member| assert_eq!(self.0.state.fate(member.id), None));
     }
 }
 
@@ -366,7 +386,7 @@ mod tests {
         assert_eq!(view.look(at(5)), Duration::ZERO);
         assert_eq!(view.look(at(65)), LOOK);
         assert_eq!(view.look(at(66)), 2 * LOOK);
-        view.learn(0, Vec::new()).unwrap();
+        view.learn(0, &[]).unwrap();
         assert_eq!(view.look(at(67)), LOOK);
         assert_eq!((68..100).map(|second| view.look(at(second))).max(), Some(33 * LOOK));
     }

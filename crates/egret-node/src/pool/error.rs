@@ -252,6 +252,13 @@ pub enum RegistryRefusal {
         /// That node.
         by: NodeId,
     },
+    /// The pool is open, and the node has asked for a size or a rank.
+    OpenPool,
+    /// The pool is closed for nodes that have not joined.
+    PoolClosed {
+        /// The node that has closed it.
+        by: NodeId,
+    },
 }
 
 impl fmt::Display for RegistryRefusal {
@@ -277,6 +284,14 @@ impl fmt::Display for RegistryRefusal {
                 f,
                 "its pool has the ranks below {size}, and the node asks for another (EGRET_RANK)"
             ),
+            Self::OpenPool => write!(
+                f,
+                "the pool is open, and the node asks for a size or a rank: an open pool has no size, and the \
+                 registry gives ranks (leave EGRET_SIZE and EGRET_RANK unset)"
+            ),
+            Self::PoolClosed { by } => {
+                write!(f, "{by} has closed the pool, and no node joins it any more")
+            }
             Self::PoolFull { size } => {
                 write!(f, "all {size} nodes are there: a rank is free when one of them is gone")
             }

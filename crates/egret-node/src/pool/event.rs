@@ -7,7 +7,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 use egret_stream::Wire;
 
-use super::wire::LogEntry;
+use super::log::BoundedLog;
 use super::{Member, NodeError, NodeId};
 use crate::in_handler::in_handler;
 
@@ -27,6 +27,59 @@ pub enum Event {
         /// How that became known; the message of the panic if the node panicked.
         why: String,
     },
+    /// A node has entered a [view](super::View).
+    Entered {
+        /// The name of the view.
+        view: String,
+        /// The node.
+        node: NodeId,
+        /// The epoch of the view from here on.
+        epoch: u64,
+    },
+    /// A node is not in a view any more: it has exited, left the pool, or died.
+    Exited {
+        /// The name of the view.
+        view: String,
+        /// The node.
+        node: NodeId,
+        /// The epoch of the view from here on.
+        epoch: u64,
+    },
+    /// Another member of a view is its first: the winner, if the view is an election.
+    Elected {
+        /// The name of the view.
+        view: String,
+        /// The first member; `None` if the view is empty.
+        winner: Option<NodeId>,
+        /// The epoch from which on it is the first: the fencing token.
+        epoch: u64,
+    },
+    /// A node has sent a signal to this one.
+    Signal {
+        /// The node.
+        from: NodeId,
+        /// The bytes that it sent.
+        bytes: Vec<u8>,
+    },
+    /// A node has closed the pool: no node joins any more.
+    Closed {
+        /// The node.
+        by: NodeId,
+    },
+    /// A node has declared that the work of the pool is done.
+    Terminated {
+        /// The node.
+        by: NodeId,
+    },
+    /// Events are missing here, for the entries of the pool's log from one number up to below another are not
+    /// kept any more: a program looks at [`members`](crate::node::NodeHandle::members) and
+    /// [`view`](crate::node::NodeHandle::view) anew.
+    Resync {
+        /// The number of the entry that would have come next; the first entry of a pool has 0.
+        from: u64,
+        /// The number of the entry that comes next.
+        to: u64,
+    },
     /// This node has lost the registry: no event follows.
     RegistryLost {
         /// How that became known.
@@ -34,13 +87,23 @@ pub enum Event {
     },
 }
 
-impl From<LogEntry> for Event {
-    fn from(entry: LogEntry) -> Self {
-        match entry {
-            LogEntry::Joined(member) => Self::Joined(member),
-            LogEntry::Left(node) => Self::Left(node),
-            LogEntry::Died { node, why } => Self::Died { node, why },
-        }
+impl Event {
+    /// About how many bytes of memory the event takes.
+    pub(crate) fn weight(&self) -> usize {
+        let more = match self {
+            Self::Joined(member) => {
+                let offers = member.fabrics.iter();
+                let offers = offers.map(|it| it.fabric.len() + it.host.len() + 128);
+                member.machine.len() + offers.sum::<usize>()
+            }
+            Self::Died { why, .. } | Self::RegistryLost { why } => why.len(),
+            Self::Entered { view, .. } | Self::Exited { view, .. } | Self::Elected { view, .. } => {
+                view.len()
+            }
+            Self::Signal { bytes, .. } => bytes.len(),
+            Self::Left(_) | Self::Closed { .. } | Self::Terminated { .. } | Self::Resync { .. } => 0,
+        };
+        size_of::<Self>() + more
     }
 }
 
@@ -90,29 +153,76 @@ impl fmt::Display for Departure {
 
 /// The events of a pool, from the beginning; each clone goes on by itself. The [module](crate::node) has an
 /// example.
+///
+/// The newest 65,536 events are kept, and 4 MiB of them. Who has not taken those before, and who joins so late
+/// that they are not kept, gets [`Event::Resync`] in their place.
 #[derive(Clone)]
 pub struct Events {
     source: Arc<dyn EventSource>,
-    next: usize,
+    next: EventPlace,
+}
+
+/// A place in the events of a node.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EventPlace {
+    /// The number among the events.
+    event: u64,
+    /// The entry of the pool's log that comes next.
+    entry: u64,
 }
 
 /// Where events come from.
 pub(crate) trait EventSource: Send + Sync {
-    /// The event of this number, if there is one yet.
-    fn entry(&self, at: usize) -> Option<Event>;
+    /// The event at this place, if there is one yet, and the place behind it: [`Event::Resync`] if it is
+    /// not kept any more.
+    fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)>;
     /// Drives the links until `done` or the deadline; returns whether it is done.
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool;
 }
 
+/// Events that happened, each with the number of its entry in the pool's log. An entry may be several events.
+#[derive(Debug)]
+pub(crate) struct EventLog(BoundedLog<(u64, Event)>);
+
+impl EventLog {
+    pub(crate) const fn new() -> Self {
+        Self(BoundedLog::beginning_at(0))
+    }
+
+    /// Appends an event of the entry of this number.
+    pub(crate) fn push(&mut self, entry: u64, event: Event) {
+        let weight = event.weight();
+        self.0.push((entry, event), weight);
+    }
+
+    /// For [`EventSource::event`].
+    pub(crate) fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
+        let first = self.0.first();
+        if let Some((to, _)) = self.0.get(first).filter(|_| at.event < first) {
+            let event = Event::Resync { from: at.entry, to: *to };
+            return Some((event, EventPlace { event: first, entry: *to }));
+        }
+        let (entry, event) = self.0.get(at.event)?;
+        let entry = if let Event::Resync { to, .. } = event { *to } else { entry + 1 };
+        Some((event.clone(), EventPlace { event: at.event + 1, entry }))
+    }
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Events {
-    pub(crate) const fn new(source: Arc<dyn EventSource>) -> Self {
-        Self { source, next: 0 }
+    pub(crate) fn new(source: Arc<dyn EventSource>) -> Self {
+        Self { source, next: EventPlace::default() }
     }
 
     /// The next event, if it has happened.
     pub fn try_next(&mut self) -> Option<Event> {
-        let event = self.source.entry(self.next)?;
-        self.next += 1;
+        let (event, next) = self.source.event(self.next)?;
+        self.next = next;
         Some(event)
     }
 
@@ -124,7 +234,7 @@ impl Events {
     pub fn wait_next(&mut self, deadline: impl Into<Deadline>) -> Result<Event, NodeError> {
         let started = rt::now();
         let (source, at) = (Arc::clone(&self.source), self.next);
-        drive(&*source, deadline.into(), &mut || source.entry(at).is_some());
+        drive(&*source, deadline.into(), &mut || source.event(at).is_some());
         self.try_next().ok_or_else(|| NodeError::NoEvent { waited: rt::now() - started })
     }
 }

@@ -5,12 +5,16 @@ mod error;
 mod event;
 mod id;
 mod join_error;
+pub(crate) mod log;
 mod properties;
+pub(crate) mod state;
+mod view;
 pub(crate) mod wire;
 
 pub use error::{NodeError, RegistryRefusal};
 pub use event::{Departure, Event, Events};
-pub(crate) use event::{EventSource, GLANCE, drive};
+pub(crate) use event::{EventLog, EventPlace, EventSource, GLANCE, drive};
 pub use id::{FabricOffer, Member, NodeId};
 pub use join_error::{JoinError, Origin};
 pub use properties::{Latency, Properties, Property};
+pub use view::View;

@@ -5,6 +5,7 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
+use super::state::PoolState;
 use super::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
 
 /// A request of a node.
@@ -23,6 +24,22 @@ pub(crate) enum RegistryQuestion {
     Lookup { name: String, wait_ms: u64 },
     /// Leaves the pool.
     Leave,
+    /// Enters a view.
+    Enter { view: String },
+    /// Exits a view.
+    Exit { view: String },
+    /// Sends a signal to these nodes.
+    Signal { to: Vec<NodeId>, bytes: Vec<u8> },
+    /// Closes the pool for nodes that have not joined.
+    Close,
+    /// Declares that the work of the pool is done.
+    Terminate,
+    /// Has the registry probe whether a member lives.
+    Suspect { node: NodeId },
+    /// Requests the bound names that begin so, from behind one of them on.
+    Names { prefix: String, after: String },
+    /// Frees a name that the requesting node has bound, whatever it is bound to.
+    Free { name: String },
 }
 
 /// The description of a node that joins.
@@ -40,9 +57,9 @@ pub(crate) struct JoinRequest {
 /// An answer of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) enum RegistryAnswer {
-    /// The node is a member now. `heard_ms` is the longest time in milliseconds between two messages of
-    /// the registry.
-    Welcome { id: NodeId, size: u32, heard_ms: u64 },
+    /// The node is a member now, of a pool of this size or an open one. `heard_ms` is the longest time in
+    /// milliseconds between two messages of the registry.
+    Welcome { id: NodeId, size: Option<u32>, heard_ms: u64 },
     /// Events, from this entry of the log on.
     Events { first: u64, entries: Vec<LogEntry> },
     /// The request was carried out.
@@ -59,6 +76,10 @@ pub(crate) enum RegistryAnswer {
     NobodyLeft { name: String },
     /// The name is not bound: its last owner, a member, has taken it back.
     Withdrawn { owner: NodeId },
+    /// The state of the pool, in place of entries of the log that are not kept any more.
+    Snapshot(Box<PoolState>),
+    /// Bound names and their owners; whether there are more.
+    Names { names: Vec<(String, NodeId)>, more: bool },
 }
 
 /// One event in the registry's log.
@@ -67,6 +88,12 @@ pub(crate) enum LogEntry {
     Joined(Member),
     Left(NodeId),
     Died { node: NodeId, why: String },
+    Entered { view: String, node: NodeId },
+    Exited { view: String, node: NodeId },
+    /// To nodes that it is not for it says only that there was one.
+    Signal { from: NodeId, to: Vec<NodeId>, bytes: Vec<u8> },
+    Closed { by: NodeId },
+    Terminated { by: NodeId },
 }
 
 impl RegistryQuestion {
@@ -93,6 +120,29 @@ impl LogEntry {
     pub(crate) fn len(&self) -> usize {
         bytes_of(self).len()
     }
+
+    /// The node that has joined, if one has.
+    pub(crate) const fn joined(&self) -> Option<&Member> {
+        if let Self::Joined(member) = self { Some(member) } else { None }
+    }
+
+    /// Whether the entry is an event at this node.
+    pub(crate) fn is_for(&self, node: Option<NodeId>) -> bool {
+        match self {
+            Self::Signal { to, .. } => node.is_some_and(|node| to.contains(&node)),
+            _ => true,
+        }
+    }
+
+    /// The entry as it is sent to this node.
+    pub(crate) fn sent_to(&self, node: NodeId) -> Self {
+        match self {
+            Self::Signal { from, .. } if !self.is_for(Some(node)) => {
+                Self::Signal { from: *from, to: Vec::new(), bytes: Vec::new() }
+            }
+            entry => entry.clone(),
+        }
+    }
 }
 
 fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
@@ -105,12 +155,8 @@ fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
 pub(crate) const SIZE_MAX: u32 = 65_536;
 /// Bytes of a name.
 pub(crate) const NAME_MAX: usize = 255;
-/// Bytes of the registry's log that a rank has at least.
-pub(crate) const SHARE_MIN: usize = 4 << 10;
-/// Bytes of the longest log: all ranks have their shares, and a life and an end that went beyond.
-pub(crate) const TOLD_MAX: usize = 2 * SHARE_MIN * SIZE_MAX as usize;
 /// The version of the protocol: the word of every request.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 /// The endpoint that the registry is.
 pub(crate) const ENDPOINT: &str = "egret.registry";
 /// The handler of all requests there.
@@ -151,8 +197,8 @@ mod tests {
             (lookup.to_bytes(), "04010000006ef401000000000000"),
             (RegistryQuestion::Leave.to_bytes(), "05"),
             (
-                RegistryAnswer::Welcome { id, size: 4, heard_ms: 10_000 }.to_bytes(),
-                "00020000001100000000000000040000001027000000000000",
+                RegistryAnswer::Welcome { id, size: Some(4), heard_ms: 10_000 }.to_bytes(),
+                "0002000000110000000000000001040000001027000000000000",
             ),
             (
                 RegistryAnswer::Events { first: 5, entries: died }.to_bytes(),

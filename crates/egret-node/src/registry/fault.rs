@@ -14,8 +14,8 @@ egret_net::faults! {
         KeyReused,
         /// A node may have the host of another member.
         HostShared,
-        /// A rank may have all of the log.
-        LogForOne,
+        /// Nodes join a pool that is closed.
+        ClosedOpen,
         /// A node that was declared dead is served.
         NotFenced,
         /// A rank that is joined again has the incarnation that it had.
@@ -45,10 +45,14 @@ egret_net::faults! {
 
 /// The entries of the log that a node is told, in their order.
 #[inline]
-pub(super) fn told(mut entries: Vec<LogEntry>, log: &[LogEntry], node: NodeId) -> Vec<LogEntry> {
+pub(super) fn told(
+    mut entries: Vec<LogEntry>,
+    first: Option<&LogEntry>,
+    node: NodeId,
+) -> Vec<LogEntry> {
     if planted(Fault::Skipped) && entries.len() > 1 {
         entries.pop();
-        entries.insert(0, log[0].clone());
+        entries.splice(0..0, first.cloned());
     }
     if planted(Fault::Reordered) && node.rank == 1 {
         entries.reverse();

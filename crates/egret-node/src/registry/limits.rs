@@ -1,68 +1,92 @@
 //! Limits of what the registry keeps for its nodes.
 
-use super::fault::{Fault, planted};
-use crate::pool::RegistryRefusal;
-use crate::pool::wire::{JoinRequest, LogEntry, SHARE_MIN};
+use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes that a name is bound to: a request with them and the name is one message.
+use egret_net::vi::PublicKey;
+
+use crate::pool::log::BoundedLog;
+use crate::pool::wire::{JoinRequest, LogEntry};
+use crate::pool::{NodeId, RegistryRefusal};
+
+/// Bytes that a name is bound to, and of a signal: a request with them is one message.
 pub(crate) const BOUND_MAX: usize = 3 << 10;
 /// Names that a node has bound.
 pub(super) const NAMES_MAX: usize = 4096;
+/// Names of which it is known which node has had them.
+pub(super) const FORMER_NAMES_MAX: usize = 64 << 10;
 /// Names that a node waits for.
 pub(super) const WAITS_MAX: usize = 1024;
-/// Bytes of a node's description of itself, and at most a quarter of the [share] of its rank.
+/// Views that a node is in.
+pub(super) const VIEWS_MAX: usize = 1024;
+/// Bytes of a node's description of itself.
 const MEMBER_MAX: usize = 16 << 10;
-/// Bytes of the log: about 200,000 lives. Each rank has its share, of [`SHARE_MIN`] at least.
-const LOG_MAX: usize = 64 << 20;
-/// Bytes of a reason, at least and at most; and a sixteenth of the share of its rank.
+/// Bytes of a node's description of itself, however large the pool is.
+const MEMBER_MIN: usize = 1 << 10;
+/// Bytes of the descriptions of all members.
+const MEMBERS_MAX: usize = 16 << 20;
+/// Bytes of a reason, at least and at most; and a share of this.
 const TEXT_MIN: usize = 256;
 const TEXT_MAX: usize = 1 << 10;
+const TEXTS_MAX: usize = 4 << 20;
 /// Bytes of entries in one answer, unless one entry is larger.
 const BATCH: usize = 3 << 10;
+/// Keys of which it is known which node has used them.
+const KEYS_MAX: usize = 128 << 10;
 
-/// Bytes of a node's description of itself, unless it is too long.
-pub(super) fn says(join: &JoinRequest, size: u32) -> Result<usize, RegistryRefusal> {
+/// The nodes that have used the latest [`KEYS_MAX`] keys.
+#[derive(Debug, Default)]
+pub(super) struct UsedKeys {
+    by: BTreeMap<PublicKey, NodeId>,
+    in_order: VecDeque<PublicKey>,
+}
+
+impl UsedKeys {
+    pub(super) fn insert(&mut self, key: PublicKey, by: NodeId) {
+        if self.by.insert(key, by).is_none() {
+            self.in_order.push_back(key);
+        }
+        if self.by.len() > KEYS_MAX
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.by.remove(&oldest);
+        }
+    }
+
+    /// The node that has used a key.
+    pub(super) fn user(&self, key: &PublicKey) -> Option<NodeId> {
+        self.by.get(key).copied()
+    }
+}
+
+/// Checks that a node's description of itself is not too long.
+pub(super) fn says(join: &JoinRequest, size: u32) -> Result<(), RegistryRefusal> {
     let texts = join.fabrics.iter().map(|offer| {
         let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
         offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
     });
     let says = join.machine.len() + texts.sum::<usize>();
-    let most = MEMBER_MAX.min(share(size) / 4);
+    let most = (MEMBERS_MAX / size.max(1) as usize).clamp(MEMBER_MIN, MEMBER_MAX);
     if says > most {
         let what = format!("the node says {says} bytes of itself, to a pool of {size}");
         return Err(RegistryRefusal::TooLarge { what, most: most as u64 });
     }
-    Ok(says)
+    Ok(())
 }
 
-/// Bytes of the log that a rank has for all its lives: a node that joins and leaves for ever uses up
-/// the share of its own rank.
-pub(super) fn share(size: u32) -> usize {
-    if planted(Fault::LogForOne) { LOG_MAX } else { SHARE_MIN.max(LOG_MAX / size.max(1) as usize) }
-}
-
-/// The refusal of a life of a rank whose share of the log is used up.
-pub(super) fn used_up(rank: u32, bytes: usize, size: u32) -> RegistryRefusal {
-    let what =
-        format!("rank {rank} had so many lives that the registry's log has {bytes} bytes of them");
-    RegistryRefusal::TooLarge { what, most: share(size) as u64 }
-}
-
-/// The entries from this one on that one answer has.
-pub(super) fn batch(log: &[LogEntry], next: u64) -> Vec<LogEntry> {
-    let next = usize::try_from(next).unwrap_or(usize::MAX);
+/// The entries from this one on that one answer to this node has.
+pub(super) fn batch(log: &BoundedLog<LogEntry>, next: u64, node: NodeId) -> Vec<LogEntry> {
     let mut room = BATCH;
-    let fits = |entry: &&LogEntry| {
-        let fits = room == BATCH || entry.len() <= room;
-        room = room.saturating_sub(entry.len().max(1));
+    let fits = |(_, bytes): &(&LogEntry, usize)| {
+        let fits = room == BATCH || *bytes <= room;
+        room = room.saturating_sub((*bytes).max(1));
         fits
     };
-    log.get(next..).unwrap_or_default().iter().take_while(fits).cloned().collect()
+    log.from(next).take_while(fits).map(|(entry, _)| entry.sent_to(node)).collect()
 }
 
 /// The reason of an end, cut to the length that a pool of this size allows.
 pub(super) fn cut_reason(text: &str, size: u32) -> String {
-    cut_text(text, (share(size) / 16).clamp(TEXT_MIN, TEXT_MAX))
+    cut_text(text, (TEXTS_MAX / size.max(1) as usize).clamp(TEXT_MIN, TEXT_MAX))
 }
 
 /// A text for the program's log: cut, and on one line.

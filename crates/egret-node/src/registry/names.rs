@@ -1,11 +1,12 @@
 //! Bound names, and waits for names.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use egret_net::rt::Instant;
 
 use super::fault::{Fault, planted};
-use super::limits::{BOUND_MAX, NAMES_MAX, WAITS_MAX};
+use super::limits::{BOUND_MAX, FORMER_NAMES_MAX, NAMES_MAX, WAITS_MAX};
 use super::state::Ticket;
 use crate::pool::wire::{NAME_MAX, RegistryAnswer};
 use crate::pool::{NodeId, RegistryRefusal};
@@ -91,15 +92,54 @@ impl<P: Ord + Clone> BoundNames<P> {
                 RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: *of })
             }
             Some((_, bound)) if is_bound_to(bound, bytes) => {
-                self.bound.remove(name);
-                let own = self.last.values().filter(|of| **of == owner).count();
-                if own < NAMES_MAX {
-                    self.last.insert(name.to_owned(), owner);
-                }
+                self.release(owner, name);
                 RegistryAnswer::Done
             }
             _ => RegistryAnswer::NotBound,
         }
+    }
+
+    /// Takes a name back, whatever it is bound to, if the node owns it.
+    pub(super) fn free(&mut self, owner: NodeId, name: &str) -> RegistryAnswer {
+        match self.bound.get(name) {
+            Some((of, _)) if *of != owner => {
+                RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: *of })
+            }
+            Some(_) => {
+                self.release(owner, name);
+                RegistryAnswer::Done
+            }
+            None => RegistryAnswer::NotBound,
+        }
+    }
+
+    fn release(&mut self, owner: NodeId, name: &str) {
+        self.bound.remove(name);
+        let own = self.last.values().filter(|of| **of == owner).count();
+        if own < NAMES_MAX {
+            self.remember(name.to_owned(), owner);
+        }
+    }
+
+    /// Notes the last owner of a name.
+    fn remember(&mut self, name: String, owner: NodeId) {
+        self.last.insert(name, owner);
+        if self.last.len() > FORMER_NAMES_MAX {
+            self.last.pop_first();
+        }
+    }
+
+    /// The bound names that begin so, behind this one: as many as an answer has.
+    pub(super) fn list(&self, prefix: &str, after: &str) -> RegistryAnswer {
+        let from = if after < prefix { Included(prefix) } else { Excluded(after) };
+        let all = self.bound.range::<str, _>((from, Unbounded));
+        let mut all = all.take_while(|(name, _)| name.starts_with(prefix)).peekable();
+        let (mut names, mut bytes) = (Vec::new(), 0);
+        while let Some((name, (owner, _))) = all.next_if(|_| bytes < BOUND_MAX) {
+            bytes += name.len() + size_of::<NodeId>();
+            names.push((name.clone(), *owner));
+        }
+        RegistryAnswer::Names { names, more: all.peek().is_some() }
     }
 
     /// Looks a name up; no answer yet if the request waits for the name.
@@ -138,8 +178,9 @@ impl<P: Ord + Clone> BoundNames<P> {
     /// Removes the names of a node that is gone; returns the waits for one of them, with the name.
     pub(super) fn forget(&mut self, owner: NodeId) -> Vec<(Ticket, String)> {
         let own = self.bound.iter().filter(|(_, (of, _))| *of == owner);
-        self.last.extend(own.map(|(name, _)| (name.clone(), owner)));
+        let own: Vec<_> = own.map(|(name, _)| name.clone()).collect();
         self.bound.retain(|_, (of, _)| *of != owner);
+        own.into_iter().for_each(|name| self.remember(name, owner));
         let had = self.last.iter().filter(|(_, of)| **of == owner);
         let had: BTreeSet<String> = had.map(|(name, _)| name.clone()).collect();
         self.take_waits(|wait| had.contains(&wait.name))

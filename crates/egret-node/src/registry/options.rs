@@ -15,8 +15,10 @@ use crate::pool::wire::{NAME_MAX, SIZE_MAX};
 pub struct RegistryOptions {
     /// The pool's name, which nodes must know.
     pub pool: String,
-    /// How many nodes the pool has.
+    /// How many nodes the pool has; an open pool: how many members it has at most at a time.
     pub size: u32,
+    /// Whether the pool is open: nodes come and go, and no rank is used again.
+    pub is_open: bool,
     /// The secret of the pool, which nodes prove to know.
     pub secret: Option<Secret>,
     /// The key pair of the registry; a new one if `None`.
@@ -34,7 +36,16 @@ impl RegistryOptions {
     pub fn new(pool: &str, size: u32) -> Self {
         let (pool, listen) = (pool.to_owned(), String::new());
         let (secret, identity) = (None, None);
-        Self { pool, size, secret, identity, listen, patience: PATIENCE, is_insecure: false }
+        let (is_open, is_insecure) = (false, false);
+        Self { pool, size, is_open, secret, identity, listen, patience: PATIENCE, is_insecure }
+    }
+
+    /// The registry of an open pool of this name, on loopback: nodes join and leave while the others work,
+    /// and a node is known by its [`NodeId`](crate::node::NodeId) alone, whose rank is its number in the order
+    /// of joining. There are at most 16,384 members at a time, or as many as [`size`](Self::size) says.
+    #[must_use]
+    pub fn open(pool: &str) -> Self {
+        Self { is_open: true, ..Self::new(pool, OPEN_SIZE) }
     }
 
     /// Nodes must have this secret. An empty one is an error when the registry opens;
@@ -100,8 +111,8 @@ impl RegistryOptions {
         if self.secret.as_ref().is_some_and(Secret::is_empty) {
             return Err(JoinError::EmptySecret { said: "of the registry".to_owned() });
         }
-        let (pool, size, patience) = (self.pool, self.size, self.patience);
-        Ok(PoolTerms { pool, size, silent: SILENT, patience })
+        let Self { pool, size, is_open, patience, .. } = self;
+        Ok(PoolTerms { pool, size, is_open, silent: SILENT, patience })
     }
 }
 
@@ -109,3 +120,5 @@ impl RegistryOptions {
 pub(crate) const SILENT: Duration = Duration::from_secs(2);
 /// How long a node that is probed has to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+/// Members of an open pool at a time, unless the options say another number.
+const OPEN_SIZE: u32 = 16 << 10;

@@ -14,7 +14,7 @@ use crate::Links;
 use crate::am::{EndedLink, Endpoint, LinkPeer, Message, ReplySlot, Request};
 use crate::link::LinkError;
 use crate::pool::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
-use crate::pool::{Event, EventSource, JoinError, RegistryRefusal};
+use crate::pool::{Event, EventPlace, EventSource, JoinError, RegistryRefusal};
 
 /// The registry on its links.
 pub(super) struct RegistryServer {
@@ -195,8 +195,8 @@ const JOIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The log of events, for `Registry::events`.
 impl EventSource for RegistryServer {
-    fn entry(&self, at: usize) -> Option<Event> {
-        self.inner.lock().state.log.get(at).cloned().map(Event::from)
+    fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
+        self.inner.lock().state.events.event(at)
     }
 
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {

@@ -10,24 +10,31 @@ use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
 use super::fault::{self, Fault, planted};
-use super::limits::{self, cut_reason};
+use super::limits::{self, UsedKeys, cut_reason};
 use super::names::BoundNames;
-use crate::pool::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
-use crate::pool::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
+use crate::pool::log::BoundedLog;
+use crate::pool::state::PoolState;
+use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
+use crate::pool::{Departure, EventLog, Member, NodeId, RegistryRefusal};
 
 /// The members, the log of events, and the bound names.
 #[derive(Debug)]
 pub(crate) struct RegistryState<P> {
     pub(super) terms: PoolTerms,
-    pub(super) log: Vec<LogEntry>,
-    /// The last life of each rank that had one.
-    pub(super) ranks: BTreeMap<u32, RankLife>,
+    /// The pool, as of all entries of the log.
+    pub(super) pool: PoolState,
+    /// The member at each host of a fabric: there is one.
+    hosts: BTreeMap<(String, String), NodeId>,
+    pub(super) log: BoundedLog<LogEntry>,
+    /// What the entries mean, for the process of the registry.
+    pub(super) events: EventLog,
+    /// The entries below this number were sent to all members that wait for events, at that time.
+    told: (u64, Option<Instant>),
     /// The node of each link.
     pub(super) seats: BTreeMap<P, MemberLink>,
     pub(super) names: BoundNames<P>,
-    /// The node that each key was used by: a key is used by one life only.
-    keys: BTreeMap<PublicKey, NodeId>,
-    incarnations: u64,
+    /// A key is used by one life only.
+    keys: UsedKeys,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
     out: Vec<(Ticket, Option<RegistryAnswer>)>,
@@ -42,36 +49,13 @@ pub(crate) type Ticket = u64;
 #[derive(Debug, Clone)]
 pub(crate) struct PoolTerms {
     pub(crate) pool: String,
+    /// The size of a closed pool, or how many members an open one has at most at a time.
     pub(crate) size: u32,
+    pub(crate) is_open: bool,
     /// How long a request for events waits until the node is probed.
     pub(crate) silent: Duration,
     /// How long a node that is probed has to answer.
     pub(crate) patience: Duration,
-}
-
-#[derive(Debug)]
-pub(super) struct RankLife {
-    pub(super) id: NodeId,
-    /// How the node came to be no member any more.
-    fate: Option<Departure>,
-    /// The fabrics and hosts of the node: no other member may have one of them.
-    hosts: Vec<(String, String)>,
-    /// Bytes of the log about this life and those before it of the same rank.
-    bytes: usize,
-}
-
-impl RankLife {
-    fn new(id: NodeId, hosts: Vec<(String, String)>, before: Option<&Self>) -> Self {
-        Self { id, fate: None, hosts, bytes: before.map_or(0, |before| before.bytes) }
-    }
-
-    fn is_at(&self, offer: &FabricOffer) -> bool {
-        self.hosts.iter().any(|(fabric, host)| *fabric == offer.fabric && *host == offer.host)
-    }
-
-    pub(super) fn is_here(&self) -> bool {
-        self.fate.is_none()
-    }
 }
 
 #[derive(Debug)]
@@ -104,6 +88,11 @@ impl MemberLink {
 }
 
 impl PoolTerms {
+    /// The size of a closed pool.
+    pub(super) fn closed_size(&self) -> Option<u32> {
+        (!self.is_open).then_some(self.size)
+    }
+
     /// Whether a node that was probed, and has been quiet for so long, is dead.
     fn is_dead(&self, quiet: Duration) -> bool {
         quiet >= self.patience && !planted(Fault::Deaf)
@@ -116,15 +105,17 @@ impl PoolTerms {
 }
 
 impl<P: Ord + Clone> RegistryState<P> {
-    pub(crate) const fn new(terms: PoolTerms) -> Self {
+    pub(crate) fn new(terms: PoolTerms) -> Self {
         Self {
+            pool: PoolState::of_size(terms.closed_size()),
             terms,
-            log: Vec::new(),
-            ranks: BTreeMap::new(),
+            log: BoundedLog::beginning_at(0),
+            hosts: BTreeMap::new(),
+            events: EventLog::new(),
+            told: (0, None),
             seats: BTreeMap::new(),
             names: BoundNames::new(),
-            keys: BTreeMap::new(),
-            incarnations: 0,
+            keys: UsedKeys::default(),
             looked: None,
             out: Vec::new(),
             moved: Vec::new(),
@@ -200,6 +191,77 @@ impl<P: Ord + Clone> RegistryState<P> {
                 self.leave(from, id);
                 Some(RegistryAnswer::Done)
             }
+            RegistryQuestion::Enter { view } => Some(self.enter(id, view)),
+            RegistryQuestion::Exit { view } => {
+                if self.is_in(id, &view) {
+                    self.append(LogEntry::Exited { view, node: id });
+                }
+                Some(RegistryAnswer::Done)
+            }
+            RegistryQuestion::Signal { to, bytes } => Some(self.signal(id, to, bytes)),
+            RegistryQuestion::Close => {
+                if self.pool.closed_by().is_none() {
+                    self.append(LogEntry::Closed { by: id });
+                }
+                Some(RegistryAnswer::Done)
+            }
+            RegistryQuestion::Terminate => {
+                if self.pool.terminated_by().is_none() {
+                    self.append(LogEntry::Terminated { by: id });
+                }
+                Some(RegistryAnswer::Done)
+            }
+            RegistryQuestion::Suspect { node } => {
+                self.suspect(now, node);
+                Some(RegistryAnswer::Done)
+            }
+            RegistryQuestion::Names { prefix, after } => Some(self.names.list(&prefix, &after)),
+            RegistryQuestion::Free { name } => Some(self.names.free(id, &name)),
+        }
+    }
+
+    fn is_in(&self, node: NodeId, view: &str) -> bool {
+        self.pool.view(view).is_some_and(|view| view.has(node))
+    }
+
+    fn enter(&mut self, node: NodeId, view: String) -> RegistryAnswer {
+        if self.is_in(node, &view) {
+            return RegistryAnswer::Done;
+        }
+        let large = |what, most: usize| {
+            RegistryAnswer::Refused(RegistryRefusal::TooLarge { what, most: most as u64 })
+        };
+        if view.len() > NAME_MAX {
+            return large(format!("the name of a view has {} bytes", view.len()), NAME_MAX);
+        }
+        let own = self.pool.views_of(node);
+        if own >= limits::VIEWS_MAX {
+            return large(format!("{node} is in {own} views"), limits::VIEWS_MAX);
+        }
+        self.append(LogEntry::Entered { view, node });
+        RegistryAnswer::Done
+    }
+
+    fn signal(&mut self, from: NodeId, to: Vec<NodeId>, bytes: Vec<u8>) -> RegistryAnswer {
+        let len = bytes.len() + to.len() * size_of::<NodeId>();
+        if len > limits::BOUND_MAX {
+            let what = format!("a signal of {} bytes to {} nodes has {len}", bytes.len(), to.len());
+            let most = limits::BOUND_MAX as u64;
+            return RegistryAnswer::Refused(RegistryRefusal::TooLarge { what, most });
+        }
+        self.append(LogEntry::Signal { from, to, bytes });
+        RegistryAnswer::Done
+    }
+
+    /// Probes a member now, instead of when it has been silent for long.
+    fn suspect(&mut self, now: Instant, node: NodeId) {
+        let Some(seat) = self.seats.values_mut().find(|seat| seat.member() == Ok(node)) else {
+            return;
+        };
+        if let Some((ticket, first)) = seat.follow.take() {
+            seat.since = now;
+            let entries = Vec::new();
+            self.out.push((ticket, Some(RegistryAnswer::Events { first, entries })));
         }
     }
 
@@ -208,17 +270,22 @@ impl<P: Ord + Clone> RegistryState<P> {
         if self.names.bound.contains_key(name) || planted(Fault::InVain) {
             return None;
         }
-        let owner = self.names.last.get(name).and_then(|last| self.ranks.get(&last.rank));
-        let gone = owner.and_then(|life| owner_gone(name.to_owned(), life));
+        let gone = self.names.last.get(name).and_then(|owner| self.owner_gone(name, *owner));
         let nobody = || RegistryAnswer::NobodyLeft { name: name.to_owned() };
         gone.or_else(|| (self.alone() == Some(id)).then(nobody))
     }
 
-    /// The only node of several that is not gone.
+    /// The only node of several that is not gone, and none can come in its place.
     fn alone(&self) -> Option<NodeId> {
-        let all_came = self.ranks.len() == self.terms.size as usize && self.terms.size > 1;
-        let mut here = self.ranks.values().filter(|life| all_came && life.is_here());
-        here.next().filter(|_| here.next().is_none()).map(|life| life.id)
+        let no_more_come = self.pool.is_complete() && self.terms.size > 1;
+        let mut here = self.pool.members().values().filter(|_| no_more_come);
+        here.next().filter(|_| here.next().is_none()).map(|member| member.id)
+    }
+
+    /// The answer for a name whose last owner was this node, if the node is gone.
+    fn owner_gone(&self, name: &str, owner: NodeId) -> Option<RegistryAnswer> {
+        let fate = self.pool.fate(owner)?;
+        Some(RegistryAnswer::OwnerGone { name: name.to_owned(), owner, fate })
     }
 
     /// The member that sends a request over this link, which shows that it is alive.
@@ -241,18 +308,15 @@ impl<P: Ord + Clone> RegistryState<P> {
             Err(why) => return RegistryAnswer::Refused(why),
         };
         let id = NodeId { rank, incarnation: self.next_incarnation() };
-        let hosts = join.fabrics.iter().map(|offer| (offer.fabric.clone(), offer.host.clone()));
-        let life = RankLife::new(id, hosts.collect(), self.ranks.get(&rank));
-        self.ranks.insert(rank, life);
         self.names.begin_anew(rank);
         self.seats.insert(from.clone(), MemberLink { id, gone: None, since: now, follow: None });
         self.moved.push((from.clone(), true));
         let JoinRequest { machine, fabrics, .. } = join;
         key.map(|key| self.keys.insert(key, id));
-        self.append(rank, LogEntry::Joined(Member::new(id, machine, fabrics, key)));
+        self.append(LogEntry::Joined(Member::new(id, machine, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
-        RegistryAnswer::Welcome { id, size: self.terms.size, heard_ms }
+        RegistryAnswer::Welcome { id, size: self.terms.closed_size(), heard_ms }
     }
 
     fn may_join(
@@ -260,7 +324,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         (from, key): (&P, Option<PublicKey>),
         join: &JoinRequest,
     ) -> Result<u32, RegistryRefusal> {
-        let PoolTerms { pool, size, .. } = &self.terms;
+        let PoolTerms { pool, size, is_open, .. } = &self.terms;
         if let Some(seat) = self.seats.get(from) {
             return Err(RegistryRefusal::JoinedAlready { id: seat.id });
         }
@@ -270,64 +334,52 @@ impl<P: Ord + Clone> RegistryState<P> {
         if join.pool != *pool {
             return Err(RegistryRefusal::OtherPool { pool: pool.clone() });
         }
+        if *is_open && (join.size.is_some() || join.rank.is_some()) {
+            return Err(RegistryRefusal::OpenPool);
+        }
         if join.size.is_some_and(|asked| asked != *size) {
             return Err(RegistryRefusal::OtherSize { size: *size });
         }
-        let says = limits::says(join, *size)?;
+        if let Some(by) = self.pool.closed_by().filter(|_| !planted(Fault::ClosedOpen)) {
+            return Err(RegistryRefusal::PoolClosed { by });
+        }
+        limits::says(join, *size)?;
         if key.is_some() {
             self.check_hosts(join)?;
         }
         match join.rank {
             Some(rank) if rank >= *size => Err(RegistryRefusal::NoSuchRank { size: *size }),
-            Some(rank) => match self.ranks.get(&rank) {
-                Some(life) if life.is_here() => Err(RegistryRefusal::RankTaken { by: life.id }),
-                Some(life) if !self.has_room(life, says) => {
-                    Err(limits::used_up(rank, life.bytes, *size))
-                }
-                _ => Ok(rank),
+            Some(rank) => match self.pool.members().get(&rank) {
+                Some(member) => Err(RegistryRefusal::RankTaken { by: member.id }),
+                None => Ok(rank),
             },
-            None => self.free_rank(says),
+            None => self.free_rank(),
         }
     }
 
-    /// Whether the share of a rank in the log has room for a life of which so much is said.
-    fn has_room(&self, life: &RankLife, says: usize) -> bool {
-        life.bytes + says <= limits::share(self.terms.size)
+    /// The first rank that is free; in an open pool the first one that was never used.
+    fn free_rank(&self) -> Result<u32, RegistryRefusal> {
+        let (members, size) = (self.pool.members(), self.terms.size);
+        if members.len() >= size as usize {
+            return Err(RegistryRefusal::PoolFull { size });
+        }
+        if self.terms.is_open {
+            let joined = self.pool.incarnation();
+            return u32::try_from(joined).map_err(|_| RegistryRefusal::PoolFull { size: u32::MAX });
+        }
+        let taken = members.keys().zip(0..).take_while(|(rank, at)| *rank == at);
+        Ok(taken.last().map_or(0, |(rank, _)| rank + 1))
     }
 
-    /// The first rank that is free and has room.
-    fn free_rank(&self, says: usize) -> Result<u32, RegistryRefusal> {
-        let (mut next, mut used_up, size) = (0, None, self.terms.size);
-        for (&rank, life) in &self.ranks {
-            if rank > next {
-                break;
-            }
-            next = rank + 1;
-            if !life.is_here() {
-                if self.has_room(life, says) {
-                    return Ok(rank);
-                }
-                used_up = Some((rank, life.bytes));
-            }
-        }
-        let why = || match used_up {
-            Some((rank, bytes)) => limits::used_up(rank, bytes, size),
-            None => RegistryRefusal::PoolFull { size },
-        };
-        if next < size { Ok(next) } else { Err(why()) }
-    }
-
-    fn next_incarnation(&mut self) -> u64 {
-        if !planted(Fault::SameIncarnation) || self.incarnations == 0 {
-            self.incarnations += 1;
-        }
-        self.incarnations
+    fn next_incarnation(&self) -> u64 {
+        let last = self.pool.incarnation();
+        if planted(Fault::SameIncarnation) && last > 0 { last } else { last + 1 }
     }
 
     /// The node that a key was used by.
     fn last_user(&self, key: Option<PublicKey>) -> Option<NodeId> {
-        let id = key.and_then(|key| self.keys.get(&key));
-        id.copied().filter(|_| !planted(Fault::KeyReused))
+        let id = key.and_then(|key| self.keys.user(&key));
+        id.filter(|_| !planted(Fault::KeyReused))
     }
 
     /// Checks that no member has one of the hosts of a node that joins: others would take its key for
@@ -336,9 +388,10 @@ impl<P: Ord + Clone> RegistryState<P> {
         if planted(Fault::HostShared) {
             return Ok(());
         }
-        for life in self.ranks.values().filter(|life| life.is_here()) {
-            if let Some(offer) = join.fabrics.iter().find(|offer| life.is_at(offer)) {
-                return Err(RegistryRefusal::HostTaken { host: offer.host.clone(), by: life.id });
+        for offer in &join.fabrics {
+            let by = self.hosts.get(&(offer.fabric.clone(), offer.host.clone()));
+            if let Some(by) = by.copied() {
+                return Err(RegistryRefusal::HostTaken { host: offer.host.clone(), by });
             }
         }
         Ok(())
@@ -354,6 +407,27 @@ impl<P: Ord + Clone> RegistryState<P> {
         seat.since = now;
         let before = seat.follow.replace((ticket, *next));
         self.out.extend(before.map(|(before, _)| (before, None)));
+        // A node that is behind the others need not wait for them.
+        if *next < self.told.0 {
+            self.answer_follow(now, from);
+        }
+    }
+
+    /// Sends a member that waits for events those that there are.
+    fn answer_follow(&mut self, now: Instant, from: &P) {
+        let Some(seat) = self.seats.get_mut(from) else { return };
+        let Some((ticket, next)) = seat.follow.filter(|(_, next)| *next < self.log.next()) else {
+            return;
+        };
+        (seat.follow, seat.since) = (None, now);
+        let answer = if next < self.log.first() {
+            RegistryAnswer::Snapshot(Box::new(self.pool.snapshot()))
+        } else {
+            let entries = limits::batch(&self.log, next, seat.id);
+            let entries = fault::told(entries, self.log.get(0), seat.id);
+            RegistryAnswer::Events { first: next, entries }
+        };
+        self.out.push((ticket, Some(answer)));
     }
 
     fn leave(&mut self, from: &P, id: NodeId) {
@@ -366,14 +440,11 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// A node is no member any more.
     fn gone(&mut self, id: NodeId, fate: Departure) {
-        let entry = match fate.clone() {
+        let entry = match fate {
             Departure::Left => LogEntry::Left(id),
             Departure::Died { why } => LogEntry::Died { node: id, why },
         };
-        self.append(id.rank, entry);
-        if let Some(life) = self.ranks.get_mut(&id.rank).filter(|life| life.id == id) {
-            life.fate = Some(fate);
-        }
+        self.append(entry);
         self.free_names(id);
         self.tell_the_last();
     }
@@ -383,10 +454,10 @@ impl<P: Ord + Clone> RegistryState<P> {
         if planted(Fault::NamesKept) {
             return;
         }
-        let waits = self.names.forget(id).into_iter();
-        let Some(life) = self.ranks.get(&id.rank) else { return };
-        let told = waits.map(|(ticket, name)| (ticket, owner_gone(name, life)));
-        self.out.extend(told);
+        for (ticket, name) in self.names.forget(id) {
+            let answer = self.owner_gone(&name, id);
+            self.out.push((ticket, answer));
+        }
     }
 
     /// If one node is left of all, ends its waits for names, which no node can bind any more.
@@ -415,13 +486,11 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// The process of a rank has ended, as its launcher reports.
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
         let why = cut_reason(why, self.terms.size);
-        match self.ranks.get(&rank) {
-            Some(RankLife { id, fate: None, .. }) => self.declare_dead(*id, why),
+        match self.pool.last(rank) {
+            Some((id, None)) => self.declare_dead(id, why),
             Some(_) => {}
-            None if rank < self.terms.size => {
-                let id = NodeId { rank, incarnation: 0 };
-                self.ranks.insert(rank, RankLife::new(id, Vec::new(), None));
-                self.gone(id, Departure::Died { why });
+            None if self.terms.closed_size().is_some_and(|size| rank < size) => {
+                self.gone(NodeId { rank, incarnation: 0 }, Departure::Died { why });
             }
             None => {}
         }
@@ -488,27 +557,45 @@ impl<P: Ord + Clone> RegistryState<P> {
             let due = seat.since + if seat.follow.is_some() { silent } else { patience };
             look.map_or(due, |look| look.min(due))
         });
-        due.chain(self.names.next_event()).min()
+        due.chain(self.names.next_event()).chain(self.next_telling()).min()
     }
 
-    /// Appends an entry to the log, and counts it to the share of its rank.
-    fn append(&mut self, rank: u32, entry: LogEntry) {
-        if let Some(life) = self.ranks.get_mut(&rank) {
-            life.bytes += entry.len();
-        }
-        self.log.push(entry);
-    }
-
-    /// Answers the requests for events that entries of the log have come for.
-    fn tell(&mut self, now: Instant) {
-        for seat in self.seats.values_mut() {
-            let Some((ticket, next)) = seat.follow else { continue };
-            let entries = fault::told(limits::batch(&self.log, next), &self.log, seat.id);
-            if !entries.is_empty() {
-                (seat.follow, seat.since) = (None, now);
-                self.out.push((ticket, Some(RegistryAnswer::Events { first: next, entries })));
+    /// Appends an entry to the log.
+    fn append(&mut self, entry: LogEntry) {
+        match &entry {
+            LogEntry::Joined(member) => {
+                let hosts = member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
+                self.hosts.extend(hosts.map(|host| (host, member.id)));
             }
+            LogEntry::Left(node) | LogEntry::Died { node, .. } => {
+                let member = self.pool.member(*node).into_iter();
+                for offer in member.flat_map(|member| &member.fabrics) {
+                    self.hosts.remove(&(offer.fabric.clone(), offer.host.clone()));
+                }
+            }
+            _ => {}
         }
+        let (number, bytes) = (self.pool.next(), entry.len());
+        self.pool.apply(&entry, |event| self.events.push(number, event));
+        self.log.push(entry, bytes);
+    }
+
+    /// Sends new entries of the log to the members that wait for some: at once if the last ones were sent
+    /// long ago, else together with those that come soon.
+    fn tell(&mut self, now: Instant) {
+        if self.next_telling().is_none_or(|due| due > now) {
+            return;
+        }
+        self.told = (self.log.next(), Some(now));
+        let waiting = self.seats.iter().filter(|(_, seat)| seat.follow.is_some());
+        let waiting: Vec<P> = waiting.map(|(from, _)| from.clone()).collect();
+        waiting.iter().for_each(|from| self.answer_follow(now, from));
+    }
+
+    /// When new entries are sent to all who wait for some, if there are any.
+    fn next_telling(&self) -> Option<Instant> {
+        let (told, at) = self.told;
+        (told < self.log.next()).then(|| at.map_or(Instant::default(), |at| at + TOGETHER))
     }
 
     /// Takes the links that have become those of members (`true`), and those that are not any more.
@@ -522,10 +609,7 @@ impl<P: Ord + Clone> RegistryState<P> {
     }
 }
 
-/// The answer for a name whose last owner was this node, if the node is gone.
-fn owner_gone(name: String, life: &RankLife) -> Option<RegistryAnswer> {
-    Some(RegistryAnswer::OwnerGone { name, owner: life.id, fate: life.fate.clone()? })
-}
-
 /// The longest time between two calls of `tick`.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// The longest time for which events wait to travel together.
+pub(super) const TOGETHER: Duration = Duration::from_millis(2);

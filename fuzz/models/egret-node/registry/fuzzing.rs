@@ -16,7 +16,7 @@ use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, Registr
 /// who asks, what happens before, and how long it is.
 pub fn questions(mut input: &[u8]) {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-    let mut state = RegistryState::new(PoolTerms { pool: "p".into(), size: 3, silent, patience });
+    let mut state = RegistryState::new(PoolTerms { pool: "p".into(), size: 3, is_open: false, silent, patience });
     let (mut now, mut open) = (Instant::default(), BTreeSet::new());
     let mut ticket = 0_u64;
     while let [who, before, len, rest @ ..] = input {
@@ -57,8 +57,10 @@ pub fn tidings(mut input: &[u8]) {
     while let [len, rest @ ..] = input {
         let (piece, rest) = rest.split_at(usize::from(*len).min(rest.len()));
         input = rest;
-        if let Some(RegistryAnswer::Events { first, entries }) = RegistryAnswer::from_bytes(piece) {
-            told.learn(first, entries);
+        match RegistryAnswer::from_bytes(piece) {
+            Some(RegistryAnswer::Events { first, entries }) => told.learn(first, &entries),
+            Some(RegistryAnswer::Snapshot(state)) => told.learn_whole(*state),
+            _ => {}
         }
     }
     told.check();
@@ -83,13 +85,12 @@ fn check(state: &RegistryState<u32>, open: usize) {
     assert!(state.names.last.len() <= 3 * 2 * NAMES_MAX);
     let both = |name| state.names.bound.contains_key(name);
     assert!(!state.names.last.keys().any(both), "a name is bound or free");
-    let here = state.ranks.values().filter(|life| life.is_here());
-    let here: BTreeSet<_> = here.map(|life| life.id).collect();
+    let here: BTreeSet<_> = state.pool.members().values().map(|member| member.id).collect();
     assert!(here.len() <= 3, "no more than the pool has");
     let owners = state.names.bound.values();
     owners.for_each(|(owner, _)| assert!(here.contains(owner), "a name without its node"));
     let mut lives = BTreeSet::new();
-    for entry in &state.log {
+    for (entry, _) in state.log.from(state.log.first()) {
         if let LogEntry::Joined(member) = entry {
             assert!(lives.insert(member.id.incarnation), "a life that began twice");
         }

@@ -23,7 +23,14 @@ impl Random {
 
 fn ask(random: &mut Random) -> RegistryQuestion {
     let name = format!("{}", random.next() % 3);
-    match random.next() % 5 {
+    match random.next() % 12 {
+        5 => RegistryQuestion::Enter { view: name },
+        6 => RegistryQuestion::Exit { view: name },
+        7 => RegistryQuestion::Signal { to: vec![NodeId { rank: 1, incarnation: 2 }], bytes: vec![1] },
+        8 => RegistryQuestion::Suspect { node: NodeId { rank: 1, incarnation: 2 } },
+        9 => RegistryQuestion::Names { prefix: String::new(), after: name },
+        10 => RegistryQuestion::Free { name },
+        11 if random.next().is_multiple_of(20) => RegistryQuestion::Terminate,
         0 => RegistryQuestion::Follow { next: random.next() % 4 },
         1 => RegistryQuestion::Bind {
             name,

@@ -11,7 +11,7 @@ use crate::pool::{FabricOffer, NodeId, Properties, RegistryRefusal};
 
 pub(super) fn state() -> RegistryState<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-    RegistryState::new(PoolTerms { pool: "p".into(), size: 3, silent, patience })
+    RegistryState::new(PoolTerms { pool: "p".into(), size: 3, is_open: false, silent, patience })
 }
 
 /// Asks over a link by which this key was proven.

@@ -5,6 +5,7 @@ mod fuzzed;
 mod keys;
 mod machine;
 mod many;
+mod open;
 mod planted;
 mod seeds;
 mod trial;

@@ -2,7 +2,7 @@
 
 use super::super::fault::{Fault, caught};
 use super::seeds::try_seeds;
-use super::{keys, machine};
+use super::{keys, machine, open};
 
 /// Faults that the trials find in a few seeds.
 const FOUND: &[Fault] =
@@ -54,6 +54,6 @@ fn a_registry_that_takes_one_for_another_is_found() {
 }
 
 #[test]
-fn a_log_that_one_rank_may_fill_is_found() {
-    assert!(caught(Fault::LogForOne, machine::shares_of_the_log));
+fn a_pool_that_is_closed_and_takes_nodes_is_found() {
+    assert!(caught(Fault::ClosedOpen, open::nobody_joins_a_pool_that_is_closed));
 }

@@ -12,8 +12,9 @@ use egret_net::vi::Nic;
 
 use super::super::{Registry, RegistryOptions};
 use crate::node::{Binding, Joining, Node, RegistryReply};
+use crate::pool::state::PoolState;
 use crate::pool::wire::LogEntry;
-use crate::pool::{Event, NodeError, NodeId};
+use crate::pool::{Event, NodeError, NodeId, View};
 use crate::settings::config::Config;
 
 /// Where a node may be.
@@ -191,7 +192,13 @@ impl<'a> Trial<'a> {
         let What::Here(here) = &mut self.places[at].what else { return };
         let name = format!("name {}", below(4));
         let begin = here.node.begin();
-        match below(4) {
+        match below(7) {
+            4 => here.changes.push(begin.enter(&name)),
+            5 => here.changes.push(begin.exit(&name)),
+            6 => {
+                let to: Vec<NodeId> = here.node.members().iter().map(|member| member.id).collect();
+                here.changes.push(begin.signal(&to, name.as_bytes()));
+            }
             0 => here.changes.push(begin.bind(&name, b"bound")),
             1 => here.changes.push(begin.rebind(&name, b"bound again")),
             _ => {
@@ -243,24 +250,24 @@ impl<'a> Trial<'a> {
     }
 
     fn log(&self) -> Vec<LogEntry> {
-        self.registry.server.inner.lock().state.log.clone()
+        self.registry.server.inner.lock().state.log.to_vec()
     }
 
     /// What must hold at all times.
     fn look(&self) {
         let log = self.log();
-        let told: Vec<Event> = log.iter().cloned().map(Event::from).collect();
         check_log(&log);
         let died: BTreeSet<NodeId> = log.iter().filter_map(dies).collect();
         for place in &self.places {
             let What::Here(here) = &place.what else { continue };
             let seen = seen(&here.node);
-            assert!(told.starts_with(&seen), "{}: {seen:#?}\nof {told:#?}", here.node.id());
+            let own = told_to(here.node.id(), &log);
+            assert!(own.starts_with(&seen), "{}: {seen:#?}\nof {own:#?}", here.node.id());
             let (id, fenced) = (here.node.id(), here.node.fenced());
             assert!(place.harmed || !died.contains(&id), "{id} lives: {fenced:?}");
         }
         let inner = self.registry.server.inner.lock();
-        let here = inner.state.ranks.values().filter(|life| life.is_here()).map(|life| life.id);
+        let here = inner.state.pool.members().values().map(|member| member.id);
         let here: BTreeSet<NodeId> = here.collect();
         let owners = inner.state.names.bound.values().map(|(owner, _)| *owner);
         owners.for_each(|owner| assert!(here.contains(&owner), "a name of {owner}"));
@@ -271,7 +278,6 @@ impl<'a> Trial<'a> {
         self.sim.heal();
         self.pass(Duration::from_secs(40));
         let log = self.log();
-        let told: Vec<Event> = log.iter().cloned().map(Event::from).collect();
         let mut members = BTreeMap::new();
         for entry in &log {
             match entry {
@@ -279,13 +285,20 @@ impl<'a> Trial<'a> {
                 other => drop(ends(other).map(|id| members.remove(&id.rank))),
             }
         }
-        let mut here = BTreeSet::new();
+        let (mut here, mut views) = (BTreeSet::new(), Vec::<(&str, View)>::new());
         for place in &self.places {
             let What::Here(known) = &place.what else { continue };
             let (node, id) = (&known.node, known.node.id());
             assert!(known.changes.is_empty() && known.lookups.is_empty(), "{id} has no answer");
             if members.get(&id.rank).is_some_and(|member| member.id == id) {
-                assert_eq!(seen(node), told, "{id} knows everything");
+                assert_eq!(seen(node), told_to(id, &log), "{id} knows everything");
+                for name in ["name 0", "name 1", "name 2", "name 3"] {
+                    let view = node.view(name);
+                    assert!(view.members.iter().all(|it| node.member(*it).is_some()), "{view:?}");
+                    if !views.contains(&(name, view.clone())) {
+                        views.push((name, view));
+                    }
+                }
                 assert_eq!(node.members(), members.values().cloned().collect::<Vec<_>>());
                 here.insert(id);
             } else {
@@ -296,6 +309,8 @@ impl<'a> Trial<'a> {
         }
         let left: BTreeSet<NodeId> = members.values().map(|member| member.id).collect();
         assert_eq!(left, here, "who is gone is known to be");
+        let names: BTreeSet<&str> = views.iter().map(|(name, _)| *name).collect();
+        assert_eq!(views.len(), names.len(), "all nodes see the same views");
         // Some may just be asked whether they live.
         let end = rt::now() + Duration::from_secs(1);
         while self.standing() < here.len() && rt::now() < end {
@@ -375,10 +390,20 @@ fn seen(node: &Node) -> Vec<Event> {
 
 fn ends(entry: &LogEntry) -> Option<NodeId> {
     match entry {
-        LogEntry::Joined(_) => None,
         LogEntry::Left(id) => Some(*id),
         LogEntry::Died { node, .. } => Some(*node),
+        _ => None,
     }
+}
+
+/// The events of the log at a node.
+fn told_to(node: NodeId, log: &[LogEntry]) -> Vec<Event> {
+    let (mut state, mut events) = (PoolState::default(), Vec::new());
+    for entry in log {
+        let is_for = entry.is_for(Some(node));
+        state.apply(entry, |event| events.extend(is_for.then_some(event)));
+    }
+    events
 }
 
 fn dies(entry: &LogEntry) -> Option<NodeId> {
@@ -399,7 +424,7 @@ fn check_log(log: &[LogEntry]) {
                 last = incarnation;
             }
             other => {
-                let id = ends(other).unwrap();
+                let Some(id) = ends(other) else { continue };
                 let was = here.remove(&id.rank);
                 assert!(
                     was == Some(id) || (was.is_none() && id.incarnation == 0),
