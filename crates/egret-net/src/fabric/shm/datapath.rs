@@ -23,7 +23,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use super::context::{GONE, ISOLATED, TransferContext};
 use super::cooperating::{CooperatingSegments, gate::GatePass};
 use super::doorbell_socket::DoorbellError;
 use super::eager::{EagerLanes, LanePosition, ShmDrain, UndrainedRecords};
@@ -36,6 +35,7 @@ use super::records::{POSTED_WORDS, RingError, RingReceiver, RingSender, Scratch}
 use super::recv::Receiver;
 use super::rendezvous::{ControlMessage, ControlSocketError};
 use super::send::Sender;
+use super::transfer_context::{GONE, ISOLATED, TransferContext};
 use super::wire::{DataPlace, PostedItem};
 use crate::fabric::common::bytes::Malformed;
 use crate::fabric::common::close_reason::CloseReason;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use rustix::net::SocketAddrAny;
 
 use super::connection::{Connection, Protection};
-use super::driver::{Driver, GroupMembership, UdpNic};
+use super::driver::{Driver, GroupMembership};
+use super::nic_context::UdpNicContext;
 use super::sealed;
 use super::socket::{UNDELIVERED_AT_ONCE, UndeliveredDatagram};
 use super::wire::{ConnectionNumber, GoodbyeReason, SIGNATURE, UdpDatagram, UdpHead, UdpPiece};
@@ -400,7 +401,7 @@ fn number_in(bytes: &[u8]) -> Option<ConnectionNumber> {
     Some(ConnectionNumber(u64::from_le_bytes(number.try_into().ok()?)))
 }
 
-fn say(fixed: &UdpNic, to: SocketAddr, bytes: &[u8]) {
+fn say(fixed: &UdpNicContext, to: SocketAddr, bytes: &[u8]) {
     let _ = fixed.socket.send_small(&to.into(), bytes);
 }
 

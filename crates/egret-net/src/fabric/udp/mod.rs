@@ -11,7 +11,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `machine.rs`, `driver.rs` | the nic, and its progress |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `nic_context.rs` | the nic, and its progress |
 //! | `arrival.rs` | which connection a datagram is for |
 //! | `acceptor.rs`, `connector.rs` | inbound and outbound connections that are being made |
 //! | `connection.rs` | a connection, open or closed |
@@ -56,6 +56,7 @@ mod keep_alive;
 mod machine;
 mod message_history;
 mod nic;
+mod nic_context;
 mod recv;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../../fuzz/models/egret-net/fabric/udp/scripted_peer.rs"]
