@@ -10,7 +10,7 @@ use egret::link::{Links, LinksOptions};
 use egret::rt;
 use egret::vi::Nic;
 
-use super::side::PATIENCE;
+use crate::side::PATIENCE;
 
 /// The links of a nic whose both sides wait: nobody else needs to drive them.
 pub(crate) fn open(nic: Nic) -> Result<Links> {
