@@ -37,7 +37,7 @@
 //! peer: an attacker that does not see the traffic can neither write to a connection nor close it. One
 //! that sees the traffic can, unless the connection is sealed: then it can drop datagrams, and no more.
 //! No answer is longer than the datagram that it answers, and no state is kept for a caller before it has
-//! shown that it receives at its address. All else is dropped and counted.
+//! shown that it receives at its address. All else is dropped, and the log says why at the level `trace`.
 
 mod acceptor;
 mod arrival;
