@@ -45,8 +45,6 @@ mod seal;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
-#[cfg(test)]
-mod tests;
 pub mod udp;
 pub mod window;
 

@@ -13,7 +13,7 @@ const ROUNDS: u64 = 1000;
 /// Within this an end must know that the other one is gone.
 const KNOWN: Duration = Duration::from_secs(1);
 
-/// This side, and the process that has the bad luck.
+/// This side, and the process that is killed.
 struct Rounds {
     party: Party,
     peer: Option<Peer>,
