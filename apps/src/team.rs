@@ -249,12 +249,12 @@ impl AppTeam {
         Ok(())
     }
 
-    /// Fails if anybody is gone, or whoever started them all.
+    /// Fails if a process is gone, or the one that started them all.
     pub(crate) fn all_well(&self) -> Result<(), AppError> {
         (0..self.size()).try_for_each(|rank| self.alive(rank))
     }
 
-    /// Fails if a process is gone, or any has died, or whoever started them all.
+    /// Fails if a process is gone, or any has died, or the one that started them all.
     fn alive(&self, rank: u32) -> Result<(), AppError> {
         if let Some(fate) = self.node.fate(self.member(rank)) {
             return Err(gone(rank, fate));

@@ -1,4 +1,4 @@
-//! Links of benchmarks: whoever measures drives them.
+//! Links of benchmarks, driven by the thread that measures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

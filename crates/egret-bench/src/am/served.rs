@@ -223,7 +223,7 @@ pub(crate) const RELEASE: u8 = 8;
 /// Answers how many messages came in all; its sender repeats it until all messages of the run
 /// have come.
 pub(crate) const SETTLE: u8 = 3;
-/// Of an answer: no handler, but whoever waits for it.
+/// Of an answer: the call that waits for it, not a handler.
 const THE_CALL: u8 = 255;
 /// Most words of a short message.
 const MOST_WORDS: usize = 16;

@@ -97,7 +97,7 @@ impl SharedMapping {
     #[inline]
     pub(super) fn halves(&self) -> &[AtomicU32] {
         let (base, len) = (self.base.cast().as_ptr(), self.len / size_of::<AtomicU32>());
-        // SAFETY: as in `words`; whoever uses halves uses nothing else.
+        // SAFETY: as in `words`; a caller of `halves` uses no other view of this memory.
         unsafe { std::slice::from_raw_parts(base, len) }
     }
 

@@ -107,7 +107,7 @@ pub(crate) fn suite(args: &ThreadsArgs) -> Result<Suite> {
 }
 
 /// Leaves a core to those who answer, and keeps the threads of this process away from it:
-/// which of them share a core would be luck otherwise, and most of the time.
+/// which of them share a core would be chance otherwise, and most of the time.
 fn place() -> Result<Vec<usize>> {
     let all = machine::allowed()?;
     let Some(cores) = BenchCores::choose()? else {

@@ -89,7 +89,7 @@ impl SettingInfo {
         is_off.then(|| {
             let Self { variable, origin, .. } = self;
             format!(
-                "WARNING: ENCRYPTION IS OFF ({variable}=off, {origin}): whoever is on the network \
+                "WARNING: ENCRYPTION IS OFF ({variable}=off, {origin}): any process on the network \
                  can read and change what nodes say"
             )
         })

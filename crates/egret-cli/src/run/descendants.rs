@@ -122,7 +122,7 @@ pub(crate) fn all(except: &Strangers) -> Vec<Descendant> {
     found
 }
 
-/// The processes that run and have this variable, `NAME=VALUE`, whoever their parent is. Those of
+/// The processes that run and have this variable, `NAME=VALUE`, with any parent. Those of
 /// other users are not to be seen.
 pub(crate) fn marked(variable: &str) -> Vec<Descendant> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -132,8 +132,8 @@ pub(crate) fn marked(variable: &str) -> Vec<Descendant> {
         let environment = fs::read(path).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
     };
-    // First who it is: whoever has the number by the time that the variable is looked for is
-    // not taken for it.
+    // The process is identified first: another process that has its number by the time that the variable
+    // is looked for is not taken for it.
     numbers.filter_map(read).filter(|kin| !kin.is_over).filter(has_it).collect()
 }
 

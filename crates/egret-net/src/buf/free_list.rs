@@ -15,7 +15,7 @@
 //!   read. (A thread would have to sleep through exactly 2^38 takes to be
 //!   fooled: an hour and a half of nothing else.)
 //! * *waiting* is set only while the stack is empty, by a waiter that already
-//!   stands in the queue. Whoever gives the next slot clears it in the same
+//!   stands in the queue. The thread that gives the next slot clears it in the same
 //!   exchange and owes the queue a wake. The bit and the emptiness it speaks of
 //!   are one word, so no fence is needed between looking and sleeping.
 //! * *closed* is for ever. A slot that comes home after it is not put back; its

@@ -81,7 +81,7 @@ impl MappingKind {
     }
 
     /// Makes the mapping at `base` the only one that can ever write the file,
-    /// unless it is for other writers too: whoever gets the descriptor, also
+    /// unless it is for other writers too: another holder of the descriptor, also
     /// inside this process, can only read. A forked child has no mapping in any
     /// case. Unmaps it if that is refused.
     fn seal(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), MemoryError> {

@@ -23,7 +23,7 @@ pub(super) struct InboxOwner(Arc<CompletionInbox>);
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
     state: BiasedLock<InboxState>,
-    /// How many are ready; written with the state. Whoever sees that something
+    /// How many are ready; written with the state. A thread that sees that something
     /// has happened on the nic sees this, too.
     ready: AtomicUsize,
     capacity: usize,

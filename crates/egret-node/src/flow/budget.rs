@@ -6,7 +6,7 @@
 //! * A flow may always hold its guarantee: that much is set aside for it while it is open.
 //! * It may hold up to its window, which doubles while reader and sender are both faster than it
 //!   lets them be, but no more than a 64th of what is free then. If a hundred, one after the other,
-//!   run at full speed and then are not read any more, a fifth is still free, and whoever is read
+//!   run at full speed and then are not read any more, a fifth is still free, and a flow that is read
 //!   has a window of nearly a megabyte.
 //! * Flows have peers, and each peer has a share: what it may hold whatever the others do. A peer
 //!   that holds more has it of what is nobody's share.

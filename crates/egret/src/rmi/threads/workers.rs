@@ -119,8 +119,8 @@ impl Workers {
         self.with(|staff| staff.is_lent = true);
     }
 
-    /// Ends all threads, when they have run what they run now. Whoever takes longer than
-    /// `until` for that is not waited for: the thread has its own part of all that it needs,
+    /// Ends all threads, when they have run what they run now. A thread that takes longer than
+    /// `until` for that is not waited for: it has its own part of all that it needs,
     /// and ends with its call.
     pub(crate) fn close(&self, until: Instant) {
         let (idle, queue) = self.with(WorkerRules::close);

@@ -125,7 +125,7 @@ fn how_far_an_end_is_goes_with_its_message() {
 
 /// A datagram acknowledges a message, and lies about a later lane.
 #[test]
-pub(super) fn what_a_liar_acknowledges_comes_back() {
+pub(super) fn what_a_hostile_peer_acknowledges_comes_back() {
     let [mut a, mut b] = pair(&Arc::default());
     b.post(Op::Recv, 100);
     a.hear(&b.say()).unwrap();
