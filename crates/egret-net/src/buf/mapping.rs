@@ -30,11 +30,11 @@ pub(super) enum Sharing {
     Writers,
 }
 
-type Mapped = (NonNull<u8>, usize, Option<OwnedFd>);
+type MappedParts = (NonNull<u8>, usize, Option<OwnedFd>);
 
 impl MappingKind {
     /// Maps at least `bytes` bytes: where, how many, and the file behind them.
-    pub(super) fn map(self, bytes: usize) -> Result<Mapped, MemoryError> {
+    pub(super) fn map(self, bytes: usize) -> Result<MappedParts, MemoryError> {
         let len = self.round_up(bytes)?;
         let (base, fd) = if self.sharing == Sharing::Nobody {
             (self.map_anonymous(len)?, None)

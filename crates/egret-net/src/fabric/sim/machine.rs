@@ -7,7 +7,7 @@ use super::SimFabric;
 use super::acceptor::SimListener;
 use super::connection::Connection;
 use super::nic;
-use super::wire::{EndId, NodeId, SimCloseReason};
+use super::wire::{EndId, SimCloseReason, SimNodeId};
 use super::world::SimWorld;
 use crate::fabric::{
     self, After, ConnId, ConnectRequest, DATAGRAM_HEAD, DatagramEvent, Drained, ListenerName,
@@ -22,7 +22,7 @@ use crate::vi::{
 #[derive(Debug)]
 pub(super) struct SimMachine {
     fabric: SimFabric,
-    node: NodeId,
+    node: SimNodeId,
     life: u32,
     name: Arc<str>,
     key: PublicKey,
@@ -32,7 +32,7 @@ pub(super) struct SimMachine {
 }
 
 impl SimMachine {
-    pub(super) fn new(fabric: &SimFabric, world: &mut SimWorld, node: NodeId) -> Self {
+    pub(super) fn new(fabric: &SimFabric, world: &mut SimWorld, node: SimNodeId) -> Self {
         let state = &mut world.nodes[node];
         state.handles += 1;
         Self {
@@ -303,7 +303,7 @@ impl Machine for SimMachine {
 /// The end that a drained message came by.
 struct SimReply<'a> {
     fabric: &'a SimFabric,
-    node: NodeId,
+    node: SimNodeId,
     end: EndId,
     vi: ViId,
     after: &'a mut After,
@@ -325,7 +325,7 @@ impl Reply for SimReply<'_> {
 /// Sends an eager message on an end of a node that is up.
 fn send(
     world: &mut SimWorld,
-    (node, end): (NodeId, EndId),
+    (node, end): (SimNodeId, EndId),
     (lane, tag): (Lane, u64),
     parts: &[&[u8]],
 ) -> Result<Position, PostError> {

@@ -10,7 +10,7 @@ use egret_net::vi::caught;
 use egret_node::am::BackgroundThread;
 
 use crate::rmi::callee::accepted::AcceptedCall;
-use crate::rmi::callee::load::Caller;
+use crate::rmi::callee::load::CallingPeer;
 use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::AnswerCode;
 use crate::rmi::threads::cores::CoreUse;
@@ -29,7 +29,7 @@ pub(crate) struct Workers {
 }
 
 /// The calls that wait, and who runs them.
-type WorkerQueue = WorkerRules<Caller, Arc<AcceptedCall>, Thread>;
+type WorkerQueue = WorkerRules<CallingPeer, Arc<AcceptedCall>, Thread>;
 
 #[derive(Debug)]
 struct WorkersState {
