@@ -186,7 +186,7 @@ pub fn serve(args: &BenchPeerArgs) -> Result<()> {
 ///
 /// # Errors
 ///
-/// If it cannot be measured here, or nobody reads the report.
+/// If it cannot be measured here, or the report has no reader.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let common = args.name.common();
     // Before the suite pins this process to one of the cores.

@@ -12,7 +12,7 @@ use egret::vi::Nic;
 
 use crate::side::PATIENCE;
 
-/// The links of a nic whose both sides wait: nobody else needs to drive them.
+/// The links of a nic whose both sides wait: no other thread needs to drive them.
 pub(crate) fn open(nic: Nic) -> Result<Links> {
     Ok(Links::open(nic, LinksOptions::default().background(false))?)
 }

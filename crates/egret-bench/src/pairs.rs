@@ -26,7 +26,7 @@ use crate::vi::duo::{Answers, DuoPlan, LEADER, MESSAGES, WaitMode};
 /// core the kernel puts it. All at once are held against as many pairs of bare
 /// processes, which yield their core or sleep, whatever is better; and against
 /// one pair of egret alone, times their number, over the cores ("of 1 pair"): there
-/// 1.00 would be as if nobody was in anyone's way. These are times of whole runs,
+/// 1.00 would be as if no pair was in the way of another. These are times of whole runs,
 /// so whatever else runs on the machine is in all of them.
 ///
 /// With --calls each message there and back is a remote call of a plain method.

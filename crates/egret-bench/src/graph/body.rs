@@ -1,5 +1,5 @@
-//! What `egret bench graph` sends from one process to another: graphs, and bytes of which nobody
-//! wants to know anything.
+//! What `egret bench graph` sends from one process to another: graphs, and bytes that the
+//! receiver does not read.
 
 use anyhow::{Result, anyhow};
 use egret::buf::{Buf, Kind, Plain, flat};

@@ -22,7 +22,7 @@ pub(crate) enum Cargo {
     Handed,
 }
 
-/// A graph, or for comparison as many bytes that nobody looks at.
+/// A graph, or for comparison as many bytes that the receiver does not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TripContent {
     Graph,

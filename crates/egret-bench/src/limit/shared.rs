@@ -105,7 +105,7 @@ impl SharedMapping {
     ///
     /// # Safety
     ///
-    /// Until it returns, nobody else reads or writes these bytes, in this
+    /// Until it returns, no other thread reads or writes these bytes, in this
     /// process or the other.
     #[inline]
     pub(super) unsafe fn write(&self, at: usize, from: &[u8]) {
@@ -119,7 +119,7 @@ impl SharedMapping {
     ///
     /// # Safety
     ///
-    /// Until it returns, nobody writes these bytes, in this process or the
+    /// Until it returns, no thread writes these bytes, in this process or the
     /// other.
     #[inline]
     pub(super) unsafe fn read(&self, at: usize, into: &mut [u8]) {

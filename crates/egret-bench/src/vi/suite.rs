@@ -86,7 +86,7 @@ impl MessageArgs {
         if self.spaces.is_some() && !is_udp(fabric) {
             return Err(Usage(format!("--spaces is for {UDP} and {UDP_DATAGRAMS}, not {fabric}")));
         }
-        // The simulator runs both nodes on one thread: nobody waits.
+        // The simulator runs both nodes on one thread, which does not wait.
         if fabric == SIM && self.wait != WaitMode::Spin {
             return Err(Usage(format!("{fabric} never sleeps: --wait spin only")));
         }

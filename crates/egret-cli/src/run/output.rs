@@ -75,7 +75,7 @@ impl Output {
         self.shared.ask(|asked| asked.messages.push(line(what)));
     }
 
-    /// Writes the rest, now that nobody is left who could write more.
+    /// Writes the rest, now that no process is left that could write more.
     pub(crate) fn finish(&self) {
         self.shared.ask(|asked| asked.is_over = true);
     }

@@ -28,7 +28,7 @@
 //!
 //! A free slot's *link* holds the slot under it and its *depth*, the number of
 //! free slots from it down. How many are free is then a load of the head and a
-//! load of the top's link, and nobody maintains a counter. A slot's *handles*
+//! load of the top's link, and no thread maintains a counter. A slot's *handles*
 //! counts who holds it; it is 1 while the slot is free and while it has one
 //! holder, so neither a take nor the usual return writes it.
 //!

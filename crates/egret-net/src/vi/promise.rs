@@ -65,7 +65,7 @@ impl ConnectPromise {
         self.state.as_ref().is_none_or(|state| Arc::strong_count(state) == 1)
     }
 
-    /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
+    /// Keeps it. A connection that no program waits for any more is released, so no lock may be held.
     pub(super) fn settle(mut self, result: Result<NewConnection, ConnectError>) {
         if let Some((above, spec)) = self.above.take() {
             above.lock().unwrap_or_else(PoisonError::into_inner).push((self, spec, result));

@@ -5,7 +5,7 @@
 //! timeout, the end of the guard, or the end of its last process. After a failure the others
 //! have some time of *grace*: they learn of it by themselves, say what they have to say and
 //! end. Then the job is *ending*: everybody was told to end and has until a moment to do so.
-//! After that it is *killed*, again and again until nobody is left.
+//! After that it is *killed*, again and again until no process is left.
 
 #[cfg(test)]
 mod tests;

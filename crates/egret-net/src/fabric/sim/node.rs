@@ -89,7 +89,7 @@ impl SimWorld {
 }
 
 impl SimNode {
-    /// The key of its nic in this life. Nobody proves it: nobody lies in a simulated world.
+    /// The key of its nic in this life. It is not proven: no peer is hostile in a simulated world.
     pub(super) fn key(&self) -> PublicKey {
         let mut hash = Sha256::new();
         hash.update(self.life.to_le_bytes());

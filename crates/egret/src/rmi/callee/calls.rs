@@ -214,7 +214,7 @@ impl CallTable {
 }
 
 impl CallTableState {
-    /// Whether a call that has come is of nobody, or was cancelled before.
+    /// Whether a call that has come has no caller, or was cancelled before.
     #[inline]
     fn is_unwanted(&mut self, peer: LinkPeer, number: u64) -> bool {
         number > 0 && self.early.take(peer, number)

@@ -107,7 +107,7 @@ impl Workers {
     }
 
     /// Whether nothing waits for a worker that is not on its way, and there may be some: if there are
-    /// none, nobody runs calls but who is asked to.
+    /// none, only threads that are asked to run calls.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
@@ -147,7 +147,7 @@ impl Workers {
         self.cores.set_workers(staff.active());
     }
 
-    /// Wakes or starts who helps. If nobody can be started, and nobody else comes for what waits, that is
+    /// Wakes or starts a worker. If none can be started, and no other thread comes for what waits, that is
     /// answered: it has not run.
     fn give(self: &Arc<Self>, help: WorkerHelp<Thread>, mut inner: MutexGuard<'_, WorkersState>) {
         self.count(&inner.staff);
