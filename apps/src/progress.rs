@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shown by one process, on a terminal: its stderr, or that of whoever started it, which
+/// Shown by one process, on a terminal: its stderr, or that of the process that started it, which
 /// then says where it is in `EGRET_TERMINAL`.
 #[derive(Debug)]
 pub(crate) struct AppProgress(ProgressBar);

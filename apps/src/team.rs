@@ -34,7 +34,7 @@ pub(crate) struct AppTeam {
 trait Desk {
     #[nonblocking]
     fn tell(&self, from: u32, meeting: u32, values: &[u64]) -> Result<(), Ahead>;
-    /// Returns when this process needs nobody any more.
+    /// Returns when this process needs no other any more.
     fn leave(&self);
 }
 
@@ -75,7 +75,7 @@ impl AppTeam {
         if config.settings().all().iter().any(started) {
             return Self::of(Node::join(config)?, None);
         }
-        // Nobody else is to join.
+        // No other process is to join.
         let secret = Secret::random();
         let options = RegistryOptions::new("alone", 1).secret(secret.clone());
         let registry = Registry::open(options)?;
@@ -103,12 +103,12 @@ impl AppTeam {
         let mut team = Self { members, desks, told, met, _desk: desk, node, _registry: registry };
         let others = if rank == 0 { 1..size } else { 0..1_u32.min(size - 1) };
         team.desks = others.map(|rank| team.find("desk", rank)).collect::<Result<_, _>>()?;
-        // Nobody leaves before everybody has been found.
+        // No process leaves before all have been found.
         team.barrier()?;
         Ok(team)
     }
 
-    /// Leaves, when the others need this process no more: nobody is gone while another
+    /// Leaves, when the others need this process no more: no process is gone while another
     /// waits for it to answer.
     pub(crate) fn leave(self) {
         if self.rank() != 0 {
@@ -249,12 +249,12 @@ impl AppTeam {
         Ok(())
     }
 
-    /// Fails if anybody is gone, or whoever started them all.
+    /// Fails if a process is gone, or the one that started them all.
     pub(crate) fn all_well(&self) -> Result<(), AppError> {
         (0..self.size()).try_for_each(|rank| self.alive(rank))
     }
 
-    /// Fails if a process is gone, or any has died, or whoever started them all.
+    /// Fails if a process is gone, or any has died, or the one that started them all.
     fn alive(&self, rank: u32) -> Result<(), AppError> {
         if let Some(fate) = self.node.fate(self.member(rank)) {
             return Err(gone(rank, fate));

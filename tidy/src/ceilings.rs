@@ -10,7 +10,7 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     above(repo, ITEMS_MAX, ERRORS_MAX)
 }
 
-/// Types, traits, type aliases and free functions. Whoever raises it says in the change what for.
+/// Types, traits, type aliases and free functions. A change that raises it says what for.
 const ITEMS_MAX: usize = 300;
 /// Enums that are errors. `GivenBack` carries one of them with what is given back.
 const ERRORS_MAX: usize = 15;

@@ -1,7 +1,7 @@
 //! Modules of different concepts do not import each other in a circle.
 //!
 //! The rooms of a folder are the files and folders in it. A room that imports something of another one
-//! depends on it, whoever re-exports it; tests and fuzzing models do not count.
+//! depends on it, also through a re-export; tests and fuzzing models do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

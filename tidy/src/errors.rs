@@ -41,13 +41,15 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
 /// The variants of an error, each with its file and line.
 type Variants = BTreeMap<String, (String, usize)>;
 
+/// Whether a file has errors that programs see.
+pub(crate) fn is_product(path: &str) -> bool {
+    CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")))
+        && !TESTS.iter().any(|part| path.contains(part))
+}
+
 /// The public enums that derive `Error`, by name.
 fn errors(repo: &Repo) -> BTreeMap<String, Variants> {
     let mut errors = BTreeMap::<String, Variants>::new();
-    let is_product = |path: &str| {
-        CRATES.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")))
-            && !TESTS.iter().any(|part| path.contains(part))
-    };
     for (path, text) in repo.ending(".rs").filter(|(path, _)| is_product(path)) {
         let source = Source::split(text);
         let tokens = source.tokens();

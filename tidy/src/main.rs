@@ -12,6 +12,7 @@ mod ceilings;
 mod cycles;
 mod deadlines;
 mod docs;
+mod error_texts;
 mod errors;
 mod examples;
 mod kinds;
@@ -19,6 +20,7 @@ mod layers;
 mod manifest;
 mod modules;
 mod names;
+mod plain_words;
 mod repo;
 mod sizes;
 mod source;
@@ -36,6 +38,7 @@ type Check = fn(&Repo) -> Vec<Finding>;
 const CHECKS: &[(&str, Check)] = &[
     ("ceilings", ceilings::check),
     ("cycles", cycles::check),
+    ("error_texts", error_texts::check),
     ("errors", errors::check),
     ("examples", examples::check),
     ("names", names::check),
@@ -45,6 +48,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("layers", layers::check),
     ("manifest", manifest::check),
     ("modules", modules::check),
+    ("plain_words", plain_words::check),
     ("sizes", sizes::check),
     ("text", text::check),
     ("unsafe_code", unsafe_code::check),

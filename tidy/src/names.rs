@@ -12,7 +12,7 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut places: BTreeMap<String, Vec<(&str, usize)>> = BTreeMap::new();
     let mut declared: BTreeMap<&str, Vec<(usize, &str)>> = BTreeMap::new();
     for (path, text) in repo.ending(".rs").filter(|(path, _)| is_product(path)) {
-        for item in items(text).filter(Item::is_type) {
+        for item in items(text).filter(names_type) {
             places.entry(item.name.to_owned()).or_default().push((path, item.line));
         }
         declared.insert(path, declarations(text));
@@ -38,6 +38,14 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     }
     findings
 }
+
+/// Whether an item names a type: its definition, or another name of one, but for those of traits.
+fn names_type(item: &Item<'_>) -> bool {
+    item.is_type() || item.kind == "type" && item.indent == 0 && item.name != ALIAS_LEFT
+}
+
+/// Numbers of questions to the registry have the name of a ticket of a descriptor.
+const ALIAS_LEFT: &str = "Ticket";
 
 /// Whether a type in this file is one that readers of the product meet.
 fn is_product(path: &str) -> bool {
@@ -88,6 +96,19 @@ mod tests {
         let expected = [
             "x/src/a.rs:1: `Twice` is also the name of a type in x/src/b.rs:2",
             "x/src/b.rs:2: `Twice` is also the name of a type in x/src/a.rs:1",
+        ];
+        assert_eq!(told(&check(&repo)), expected);
+    }
+
+    #[test]
+    fn another_name_of_a_type_counts_but_not_one_in_a_trait() {
+        let repo = Repo::of(&[
+            ("x/src/a.rs", "type One = u8;\nimpl A for B {\n    type Two = u8;\n}\n"),
+            ("x/src/b.rs", "struct One;\nstruct Two;\n"),
+        ]);
+        let expected = [
+            "x/src/a.rs:1: `One` is also the name of a type in x/src/b.rs:1",
+            "x/src/b.rs:1: `One` is also the name of a type in x/src/a.rs:1",
         ];
         assert_eq!(told(&check(&repo)), expected);
     }

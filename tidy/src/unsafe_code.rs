@@ -26,7 +26,7 @@ const LISTED: &[(&str, &str)] = &[
     ),
     (
         "crates/egret-net/src/atomics/biased_lock.rs",
-        "the value of a lock: the favourite's word, or the ordinary lock, keeps it one thread's",
+        "the value of a lock: the word of the thread that has the bias, or the ordinary lock, keeps it one thread's",
     ),
     (
         "crates/egret-net/src/buf/biased.rs",

@@ -8,7 +8,7 @@
 //!
 //! A block of rows has `2 d` rows of each neighbour around it, its borders, as they
 //! are before the pass. Half-iteration `s` relaxes `2 d - 1 - s` rows of each border
-//! too: the neighbour does the same work, and nobody waits for anybody within a
+//! too: the neighbour does the same work, and no process waits for another within a
 //! pass. Passes go down and up in turn. The border behind which a pass begins was
 //! finished early in the neighbour's last pass, and the one where it ends has the
 //! time of a whole pass to travel.

@@ -9,7 +9,7 @@
 
 mod checked;
 mod graph;
-#[path = "../../../crates/egret-bench/src/graph_map.rs"]
+#[path = "../../../crates/egret-bench/src/graph/map.rs"]
 mod map;
 mod measure;
 mod peers;

@@ -1,109 +1,216 @@
-//! Messages and descriptors between the two processes of a benchmark.
+//! `egret bench channel`: messages over a channel, held against the virtual interface
+//! that carries them.
 
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::rc::Rc;
 
-use anyhow::{Context, Result, bail, ensure};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
-};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use anyhow::{Context, Result, ensure};
+use egret::am::{Endpoint, EndpointName, RemoteEndpoint};
+use egret::buf::{Buf, Pool};
+use egret::channel::{ChannelListener, ChannelReader, ChannelWriter};
+use egret::fabric::Fabrics;
+use egret::link::Links;
+use egret::rt;
+use egret::vi::NicOptions;
+use serde::{Deserialize, Serialize};
 
-/// One end of a connection that carries JSON values and, with them, open
-/// descriptors.
-#[derive(Debug)]
-pub(crate) struct Channel(OwnedFd);
+use crate::Suite;
+use crate::args::{Common, between_processes};
+use crate::links::{self, RunEnds};
+use crate::machine;
+use crate::measure::report::{ReportColumn, ReportLine, Unit};
+use crate::measure::{Against, Case, Probe, Sample};
+use crate::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
+use crate::side::{Mode, PATIENCE, fill, mark};
+use crate::vi::duo::{Answers, DuoPlan, Led, Trusting, WaitMode, host};
 
-impl Channel {
-    /// This process's end, and the other's, which is to become its stdin.
-    pub(crate) fn pair(patience: Duration) -> Result<(Self, OwnedFd)> {
-        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-        let (mine, theirs) = socketpair(kind.0, kind.1, kind.2, None).context("socketpair")?;
-        set_socket_timeout(&mine, Timeout::Recv, Some(patience)).context("SO_RCVTIMEO")?;
-        Ok((Self(mine), theirs))
-    }
+/// Bytes a second over a channel, one way
+///
+/// Messages of one array each, from buffers that are given away, to a reader in another
+/// process, who gets each whole in one buffer. Held against messages of the same length
+/// over the virtual interface.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ChannelArgs {
+    /// What carries the messages: shm, tcp or udp
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
+    /// How to wait for the other side
+    #[arg(long, default_value = "spin")]
+    wait: WaitMode,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
 
-    /// The end that was given to this process as its stdin.
-    pub(crate) fn inherited() -> Result<Self> {
-        Ok(Self(io::stdin().as_fd().try_clone_to_owned()?))
-    }
-
-    pub(crate) fn send<T: Serialize>(&self, value: &T, fds: &[OwnedFd]) -> Result<()> {
-        let text = serde_json::to_vec(value)?;
-        ensure!(text.len() <= BYTES_MAX, "a message of {} bytes, {BYTES_MAX} at most", text.len());
-        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            let room = control.push(SendAncillaryMessage::ScmRights(&fds));
-            ensure!(room, "{} descriptors in a message, {FDS_MAX} at most", fds.len());
-        }
-        sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
-    }
-
-    /// Whether a message has come, or the other process is gone, within this time.
-    pub(crate) fn has_come(&self, within: Duration) -> Result<bool> {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        Ok(poll(&mut fds, Some(&Timespec::try_from(within)?))? > 0)
-    }
-
-    /// The next message, or `None` if the other process is gone.
-    pub(crate) fn receive<T: DeserializeOwned>(&self) -> Result<Option<(T, Vec<OwnedFd>)>> {
-        let mut text = [0; BYTES_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut text)];
-        let got = match recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
-            Err(rustix::io::Errno::AGAIN) => bail!("no answer for too long"),
-            got => got?,
+pub(crate) fn suite(args: &ChannelArgs) -> Result<Suite> {
+    let fabric = between_processes(&args.fabric)?;
+    machine::open_many();
+    let (wait, peer) = (args.wait, Rc::new(FollowerProcess::start()?));
+    let cases = args.common.sizes_or(&[100 << 10]).into_iter().map(move |bytes| {
+        let line = ReportLine {
+            bench: NAME,
+            fabric: Some(fabric),
+            wait: Some(wait.name()),
+            trust: Some(Trusting::Isolated.name()),
+            bytes,
+            limit: "vi",
+            ..ReportLine::default()
         };
-        ensure!(!got.flags.contains(ReturnFlags::TRUNC), "a message was cut off");
-        let fds = control.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-            _ => None,
-        });
-        let fds = fds.flatten().collect();
-        if got.bytes == 0 {
-            return Ok(None);
+        let (window, host) = (Mode::Posted.many(false, bytes), host("channel"));
+        let plan = DuoPlan { wait, ..DuoPlan::new(fabric, bytes, Answers::Never) };
+        let fabric = fabric.to_owned();
+        let stream = ChannelPlan { fabric, wait, bytes, window, host };
+        let limit = Box::new(Led::new(&peer, plan)?);
+        let subject = Box::new(ChannelWriting::new(&peer, stream)?);
+        let against = Against::Limit(limit);
+        Ok(Case { line, unit: Unit::Megabytes, subject, against, rounds: None })
+    });
+    Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+/// What the two do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ChannelPlan {
+    fabric: String,
+    wait: WaitMode,
+    /// Of each message.
+    bytes: usize,
+    /// Buffers to write from.
+    window: usize,
+    /// What the nic of the one that reads is opened with.
+    host: String,
+}
+
+impl ChannelPlan {
+    fn links(&self, host: &str) -> Result<Links> {
+        let nic = NicOptions::new(host).wait(self.wait.of_nic());
+        links::open(Fabrics::default().open(&self.fabric, nic)?)
+    }
+}
+
+/// The one that writes, and the station of the one that reads.
+struct ChannelWriting {
+    station: PeerStation,
+    stream: ChannelPlan,
+    links: Links,
+    writer: ChannelWriter,
+    remote: RemoteEndpoint,
+    _mine: Endpoint,
+    pool: Pool,
+    round: u64,
+}
+
+impl ChannelWriting {
+    fn new(peer: &Rc<FollowerProcess>, stream: ChannelPlan) -> Result<Self> {
+        let station = peer.open(&CHANNEL, &stream, &[])?;
+        let links = stream.links(&format!("{}-writes", stream.host))?;
+        let mine = links.bundle().endpoint(0);
+        let (writer, remote) = station.run(0, || {
+            let remote = mine.wait_map(&EndpointName::new(&station.host, NAME, 0), PATIENCE)?;
+            let writer = links.wait_channel(&station.host, NAME, PATIENCE)?;
+            remote.wait_call(SETTLE, PATIENCE)?;
+            anyhow::Ok((writer, remote))
+        })?;
+        let pool = Pool::builder().class(stream.bytes, stream.window).shareable().build()?;
+        Ok(Self { station, stream, links, writer, remote, _mine: mine, pool, round: 0 })
+    }
+}
+
+impl Probe for ChannelWriting {
+    /// As many at once as there are buffers, rewritten before each is written, until the
+    /// other side has them all.
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        let Self { station, stream, links, writer, remote, pool, round, .. } = self;
+        station.run(rounds, || {
+            let start = rt::now();
+            for _ in 0..rounds {
+                let mut buf = take(pool, stream.bytes, links)?;
+                *round += 1;
+                fill(buf.bytes_mut(), *round);
+                writer.wait_send(buf, PATIENCE)?;
+            }
+            writer.wait_arrived(PATIENCE)?;
+            let took = rt::now() - start;
+            remote.wait_call(SETTLE, PATIENCE)?;
+            anyhow::Ok(Sample::Total(took))
+        })
+    }
+}
+
+/// A buffer that is not under way.
+fn take(pool: &Pool, bytes: usize, links: &Links) -> Result<Buf> {
+    if let Ok(buf) = pool.take(bytes) {
+        return Ok(buf);
+    }
+    let until = PATIENCE.until_from(rt::now());
+    loop {
+        links.poll();
+        if let Ok(buf) = pool.take(bytes) {
+            return Ok(buf);
         }
-        Ok(Some((serde_json::from_slice(&text[..got.bytes])?, fds)))
+        ensure!(until.is_none_or(|until| rt::now() < until), "no buffer came back");
     }
 }
 
-const BYTES_MAX: usize = 4096;
-const FDS_MAX: usize = 4;
+/// The one that reads, in the second process.
+pub(crate) const CHANNEL: PeerTask<ChannelPlan> =
+    PeerTask { name: "channel", start: |plan, _| Ok(Box::new(ChannelReading::new(&plan)?)) };
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The one that reads.
+struct ChannelReading {
+    links: Links,
+    listener: ChannelListener,
+    reader: Option<ChannelReader>,
+    _endpoint: Endpoint,
+    /// The one that writes says that all is known to have arrived.
+    ends: RunEnds,
+    bytes: usize,
+    round: u64,
+}
 
-    #[test]
-    fn values_arrive_with_their_descriptors_until_the_end() {
-        let (near, far) = Channel::pair(Duration::from_secs(5)).unwrap();
-        let far = Channel(far);
-        let (read, write) = io::pipe().unwrap();
-        near.send(&"here", &[write.into()]).unwrap();
-        let (text, fds) = far.receive::<String>().unwrap().unwrap();
-        assert_eq!((text.as_str(), fds.len()), ("here", 1));
-        rustix::io::write(&fds[0], b"x").unwrap();
-        assert_eq!(rustix::io::read(&read, &mut [0; 2]).unwrap(), 1);
-        drop(near);
-        assert!(far.receive::<String>().unwrap().is_none());
-    }
-
-    #[test]
-    fn silence_ends() {
-        let (near, _far) = Channel::pair(Duration::from_millis(20)).unwrap();
-        let error = near.receive::<String>().unwrap_err();
-        assert_eq!(error.to_string(), "no answer for too long");
+impl ChannelReading {
+    fn new(stream: &ChannelPlan) -> Result<Self> {
+        let links = stream.links(&stream.host)?;
+        let listener = links.listen(NAME, 1)?;
+        let endpoint = links.bundle().register(NAME, 0)?;
+        let (ends, reader, bytes) = (RunEnds::default(), None, stream.bytes);
+        ends.count(&endpoint, SETTLE);
+        Ok(Self { links, listener, reader, _endpoint: endpoint, ends, bytes, round: 0 })
     }
 }
+
+impl Follower for ChannelReading {
+    fn host(&self) -> &str {
+        self.links.host()
+    }
+
+    /// Reads so many messages, and drives until the other side knows that they have
+    /// arrived, which it is told while this side drives. The first run connects.
+    fn follow(&mut self, rounds: u64) -> Result<PeerFigures> {
+        if self.reader.is_none() {
+            self.reader = Some(self.listener.wait_accept(PATIENCE)?);
+        }
+        let reader = self.reader.as_mut().context("accepted just now")?;
+        for _ in 0..rounds {
+            self.round += 1;
+            let mut message = reader.wait_next(PATIENCE)?.context("the channel ended")?;
+            let part = message.wait_next_part(PATIENCE)?.context("a message without bytes")?;
+            let bytes = part.bytes();
+            let ends = [bytes.first(), bytes.last()];
+            let is_right = bytes.len() == self.bytes && ends == [Some(&mark(self.round)); 2];
+            ensure!(is_right, "a message arrived damaged");
+        }
+        self.ends.wait_next(&self.links, "the peer has not reported that all has arrived")?;
+        Ok(PeerFigures::new())
+    }
+}
+
+const NAME: &str = "channel";
+/// The handler that hears that all has arrived.
+const SETTLE: u8 = 0;
+const COLUMNS: &[ReportColumn] = &[
+    ReportColumn::SIZE,
+    ReportColumn::MB_S,
+    ReportColumn::LIMIT,
+    ReportColumn::LIMIT_MB_S,
+    ReportColumn::RATIO,
+    ReportColumn::SPREAD,
+];

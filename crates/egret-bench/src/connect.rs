@@ -11,15 +11,15 @@ use egret::fabric::Fabrics;
 use egret::vi::{Address, Listener, Nic, NicOptions, Vi};
 use serde::{Deserialize, Serialize};
 
-use super::Suite;
-use super::args::{Common, Usage};
-use super::duo::{Encrypting, WaitMode, options};
-use super::measure::{Against, Case, Probe, Sample};
-use super::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
-use super::probe::Linked;
-use super::report::{ReportColumn, ReportLine, Unit};
-use super::side::PATIENCE;
-use super::still::cpu_time;
+use crate::Suite;
+use crate::args::{Common, Usage};
+use crate::idle::still::cpu_time;
+use crate::measure::probe::Linked;
+use crate::measure::report::{ReportColumn, ReportLine, Unit};
+use crate::measure::{Against, Case, Probe, Sample};
+use crate::peer::{Follower, FollowerProcess, PeerFigures, PeerStation, PeerTask};
+use crate::side::PATIENCE;
+use crate::vi::duo::{Encrypting, WaitMode, options};
 
 /// What it takes to connect two processes over tcp or udp.
 ///

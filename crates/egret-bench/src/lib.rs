@@ -1,62 +1,39 @@
 //! `egret bench`: how fast egret is, and how fast it could be.
 //!
-//! A benchmark is one file that turns its arguments into a `Suite`: a list of
-//! cases, each a thing to measure with the limit to hold it
-//! against. The rest is here once: `measure` repeats, interleaves and takes
-//! medians, `report` prints, `peer` starts the second process and
-//! `follow` is what it does, by the `tasks` of all benchmarks; `machine` pins both.
+//! A benchmark turns its arguments into a `Suite`: a list of cases, each a thing to measure with
+//! the limit to hold it against. It is one file, or a folder whose `suite.rs` has the suite:
+//!
+//! | benchmark | file or folder |
+//! |---|---|
+//! | `latency`, `bandwidth`, `message-rate` | `vi/` |
+//! | `am-latency`, `am-rate`, `am-bandwidth` | `am/` |
+//! | `channel`, `connect`, `limits`, `mixed`, `pairs`, `pool` | a file of that name |
+//! | `graph`, `idle`, `look`, `rmi`, `serialize`, `threads` | a folder of that name |
+//!
+//! The benchmarks share the rest: `args` reads options, `measure` repeats, interleaves, takes medians and
+//! prints, `peer` starts the second process, which takes part by the `tasks` of all benchmarks,
+//! `machine` pins both, `side` is one side of a connection, `links` drives links, and `limit` has the limits.
 
 mod am;
 mod args;
 mod channel;
-mod channels;
 mod connect;
-mod datagrams;
-mod duo;
-mod follow;
 mod graph;
-mod graph_body;
-mod graph_load;
-mod graph_map;
-mod graph_memory;
-mod graph_owned;
-mod graph_pair;
-mod graph_shape;
-mod graph_trip;
-mod graph_walk;
-
 mod idle;
 pub mod limit;
 mod limits;
 mod links;
 mod look;
 pub mod machine;
-mod many;
 mod measure;
 mod mixed;
 mod pairs;
 mod peer;
 mod pool;
-mod probe;
-mod progress;
-mod pull;
-mod quiet;
-mod report;
-mod requester;
 mod rmi;
-mod rmi_calls;
-mod rmi_crowd;
-mod rmi_limit;
-mod rmi_object;
 mod serialize;
-mod serialize_values;
-mod served;
 mod side;
-mod side_eager;
-mod space;
-mod still;
 mod tasks;
-mod team;
 mod threads;
 mod vi;
 
@@ -67,10 +44,10 @@ use clap::Subcommand;
 
 use args::Common;
 pub use args::Usage;
-pub use follow::BenchPeerArgs;
+use measure::progress::BenchProgress;
+use measure::report::{self, ReportColumn};
 use measure::{Case, MeasurePlan};
-use progress::BenchProgress;
-use report::ReportColumn;
+pub use peer::follow::BenchPeerArgs;
 use vi::MessageMeasure;
 
 /// Graphs by the path that `benches/peers`, which has a file of this crate, has for them too.
@@ -136,7 +113,7 @@ enum BenchName {
     Mixed(mixed::MixedArgs),
     Threads(threads::ThreadsArgs),
     Look(look::LookArgs),
-    Channel(channels::ChannelArgs),
+    Channel(channel::ChannelArgs),
     Rmi(rmi::RmiArgs),
 }
 
@@ -180,7 +157,7 @@ impl BenchName {
             Self::Mixed(args) => mixed::suite(args),
             Self::Threads(args) => threads::suite(args),
             Self::Look(args) => look::suite(args),
-            Self::Channel(args) => channels::suite(args),
+            Self::Channel(args) => channel::suite(args),
             Self::Rmi(args) => rmi::suite(args),
         }
     }
@@ -202,14 +179,14 @@ pub(crate) struct Suite {
 ///
 /// If it cannot do it.
 pub fn serve(args: &BenchPeerArgs) -> Result<()> {
-    follow::serve(args, tasks::TASKS)
+    peer::follow::serve(args, tasks::TASKS)
 }
 
 /// Runs the benchmark that `args` name and prints its report.
 ///
 /// # Errors
 ///
-/// If it cannot be measured here, or nobody reads the report.
+/// If it cannot be measured here, or the report has no reader.
 pub fn run(args: &BenchArgs) -> Result<()> {
     let common = args.name.common();
     // Before the suite pins this process to one of the cores.

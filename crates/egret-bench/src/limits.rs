@@ -6,14 +6,14 @@ use crate::limit::{Copying, HeapBlocks, MachineLimit, clone_of};
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::Suite;
-use super::args::Common;
-use super::machine;
-use super::measure::{Against, Case, Probe};
-use super::pairs::{Bare, PAIRS, rounds};
-use super::peer::FollowerProcess;
-use super::probe::{Batches, Linked};
-use super::report::{ReportColumn, ReportLine, Unit};
+use crate::Suite;
+use crate::args::Common;
+use crate::machine;
+use crate::measure::probe::{Batches, Linked};
+use crate::measure::report::{ReportColumn, ReportLine, Unit};
+use crate::measure::{Against, Case, Probe};
+use crate::pairs::{Bare, PAIRS, rounds};
+use crate::peer::FollowerProcess;
 
 /// What this machine can do: the limits that the other benchmarks are held against.
 ///

@@ -1,4 +1,4 @@
-//! Links of benchmarks: whoever measures drives them.
+//! Links of benchmarks, driven by the thread that measures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use egret::link::{Links, LinksOptions};
 use egret::rt;
 use egret::vi::Nic;
 
-use super::side::PATIENCE;
+use crate::side::PATIENCE;
 
-/// The links of a nic whose both sides wait: nobody else needs to drive them.
+/// The links of a nic whose both sides wait: no other thread needs to drive them.
 pub(crate) fn open(nic: Nic) -> Result<Links> {
     Ok(Links::open(nic, LinksOptions::default().background(false))?)
 }

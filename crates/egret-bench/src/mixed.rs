@@ -4,18 +4,18 @@ use std::rc::Rc;
 
 use anyhow::Result;
 
-use super::Suite;
-use super::args::{Common, between_processes};
-use super::duo::{Trusting, WaitMode, host};
-use super::machine;
-use super::measure::Case;
-use super::peer::FollowerProcess;
-use super::probe::with_slot;
-use super::report::{ReportColumn, ReportLine, Unit};
-use super::requester::RequestSender;
-use super::served::{RequestMeasure, RequestTask};
-use super::side::Mode;
-use super::vi;
+use crate::Suite;
+use crate::am::requester::RequestSender;
+use crate::am::served::{RequestMeasure, RequestTask};
+use crate::args::{Common, between_processes};
+use crate::machine;
+use crate::measure::Case;
+use crate::measure::probe::with_slot;
+use crate::measure::report::{ReportColumn, ReportLine, Unit};
+use crate::peer::FollowerProcess;
+use crate::side::Mode;
+use crate::vi;
+use crate::vi::duo::{Trusting, WaitMode, host};
 
 /// Time of a small request and its answer beside a stream
 ///

@@ -8,17 +8,17 @@ use anyhow::Result;
 use egret::node::registry::Registry;
 use egret::rt;
 
-use super::Suite;
-use super::args::{Common, between_processes};
-use super::duo::{Answers, DuoPlan, LEADER, MESSAGES, WaitMode};
-use super::machine;
-use super::measure::{Against, Case, Further, Probe, Sample};
-use super::peer::{FollowerProcess, PeerStation};
-use super::probe::{LIMIT, LIMIT_LEADER, LimitPlan};
-use super::report::{Of, ReportColumn, ReportLine, Unit};
-use super::rmi_calls::{CALLED, CALLER, Pooled};
-use super::side::Mode;
-use super::vi;
+use crate::Suite;
+use crate::args::{Common, between_processes};
+use crate::machine;
+use crate::measure::probe::{LIMIT, LIMIT_LEADER, LimitPlan};
+use crate::measure::report::{Of, ReportColumn, ReportLine, Unit};
+use crate::measure::{Against, Case, Further, Probe, Sample};
+use crate::peer::{FollowerProcess, PeerStation};
+use crate::rmi::calls::{CALLED, CALLER, Pooled};
+use crate::side::Mode;
+use crate::vi;
+use crate::vi::duo::{Answers, DuoPlan, LEADER, MESSAGES, WaitMode};
 
 /// Pairs of processes that play ping-pong on all cores at once.
 ///
@@ -26,7 +26,7 @@ use super::vi;
 /// core the kernel puts it. All at once are held against as many pairs of bare
 /// processes, which yield their core or sleep, whatever is better; and against
 /// one pair of egret alone, times their number, over the cores ("of 1 pair"): there
-/// 1.00 would be as if nobody was in anyone's way. These are times of whole runs,
+/// 1.00 would be as if no pair was in the way of another. These are times of whole runs,
 /// so whatever else runs on the machine is in all of them.
 ///
 /// With --calls each message there and back is a remote call of a plain method.

@@ -9,12 +9,12 @@ use anyhow::Result;
 use egret::buf::{Buf, Held, Pool, Typed};
 use egret::rt;
 
-use super::Suite;
-use super::args::Common;
-use super::machine::{self, BenchCores};
-use super::measure::{Against, Case, Probe};
-use super::probe::Batches;
-use super::report::{ReportColumn, ReportLine, Unit};
+use crate::Suite;
+use crate::args::Common;
+use crate::machine::{self, BenchCores};
+use crate::measure::probe::Batches;
+use crate::measure::report::{ReportColumn, ReportLine, Unit};
+use crate::measure::{Against, Case, Probe};
 
 /// What a buffer of a pool costs, beside malloc and free.
 ///

@@ -1,25 +1,30 @@
 //! What the second process of a benchmark can take part in.
 
-use super::peer::NamedTask;
-use super::{
-    channels, connect, datagrams, duo, graph_trip, many, probe, quiet, rmi_calls, served, still,
-};
+use crate::am::served;
+use crate::graph::trip;
+use crate::idle::{quiet, still};
+use crate::look::many;
+use crate::measure::probe;
+use crate::peer::NamedTask;
+use crate::rmi::calls;
+use crate::vi::{datagrams, duo};
+use crate::{channel, connect};
 
 /// The tasks of all benchmarks.
 pub(crate) const TASKS: &[&dyn NamedTask] = &[
-    &channels::CHANNEL,
+    &channel::CHANNEL,
     &connect::CONNECTS,
     &datagrams::DATAGRAMS,
     &duo::LEADER,
     &duo::MESSAGES,
-    &graph_trip::GRAPHS,
+    &trip::GRAPHS,
     &many::MANY,
     &probe::LIMIT,
     &probe::LIMIT_LEADER,
     &probe::SOCKET,
     &quiet::QUIET,
-    &rmi_calls::CALLED,
-    &rmi_calls::CALLER,
+    &calls::CALLED,
+    &calls::CALLER,
     &served::REQUESTS,
     &still::STILL,
 ];

@@ -75,7 +75,7 @@ pub struct Writer<'w> {
     threshold: usize,
     /// Up to how many bytes a list is a short one: it is copied, and its length too.
     short_max: usize,
-    sink: Option<Sink<'w>>,
+    sink: Option<ChunkSink<'w>>,
 }
 
 /// What does not depend on how long the values stay, so that it can move to a
@@ -116,7 +116,7 @@ enum PieceMemory<'w> {
     Owned(Segment),
 }
 
-type Sink<'w> = Box<dyn FnMut(&[&[u8]]) -> Result<(), String> + 'w>;
+type ChunkSink<'w> = Box<dyn FnMut(&[&[u8]]) -> Result<(), String> + 'w>;
 
 impl<'w> Writer<'w> {
     /// A writer that grows.

@@ -88,7 +88,7 @@ impl CalledRing {
         let object = Box::new(ReceivedBlocks { pool, arrived: Arc::clone(&arrived) });
         let station = team.node().export_as::<dyn BlockReceiver>(object, how)?;
         station.bind(&format!("station.{}", team.rank()))?;
-        // Nobody finds the station of a ring before this one.
+        // No process finds the station of a ring before this one.
         team.barrier()?;
         let (_, rank) = neighbours(team);
         let right: BlockReceiverStub = team.find("station", rank)?;

@@ -45,7 +45,7 @@ pub enum MachineLimit {
     TcpBandwidth,
     /// One way over loopback TCP, one write of eight bytes for each message.
     TcpWrite,
-    /// A connection over loopback TCP: the time until whoever accepts it has said one byte. Both
+    /// A connection over loopback TCP: the time until the accepting side has sent one byte. Both
     /// sides sleep.
     TcpConnect,
     /// A round trip over loopback UDP; both sides spin on a non-blocking receive.

@@ -19,7 +19,7 @@
 //! stores their sequence number with release, then to the receiver, which has
 //! loaded that number with acquire, until it gives them back by an answer or by
 //! the consumed counter. So no byte is ever written while the other side looks
-//! at it. In one process nobody can be the same side of a link twice, and an end
+//! at it. In one process no two ends can be the same side of a link, and an end
 //! that has failed runs no more: it no longer knows whose the bytes are. The words that both sides touch at any time are atomics. A link to a
 //! process that might do otherwise needs more than this, and gets it in the
 //! fabrics.

@@ -97,7 +97,7 @@ impl SharedMapping {
     #[inline]
     pub(super) fn halves(&self) -> &[AtomicU32] {
         let (base, len) = (self.base.cast().as_ptr(), self.len / size_of::<AtomicU32>());
-        // SAFETY: as in `words`; whoever uses halves uses nothing else.
+        // SAFETY: as in `words`; a caller of `halves` uses no other view of this memory.
         unsafe { std::slice::from_raw_parts(base, len) }
     }
 
@@ -105,7 +105,7 @@ impl SharedMapping {
     ///
     /// # Safety
     ///
-    /// Until it returns, nobody else reads or writes these bytes, in this
+    /// Until it returns, no other thread reads or writes these bytes, in this
     /// process or the other.
     #[inline]
     pub(super) unsafe fn write(&self, at: usize, from: &[u8]) {
@@ -119,7 +119,7 @@ impl SharedMapping {
     ///
     /// # Safety
     ///
-    /// Until it returns, nobody writes these bytes, in this process or the
+    /// Until it returns, no thread writes these bytes, in this process or the
     /// other.
     #[inline]
     pub(super) unsafe fn read(&self, at: usize, into: &mut [u8]) {

@@ -139,5 +139,5 @@ impl BoundedWait {
 const THERE: usize = 0;
 const BACK: usize = 32;
 const LEN: usize = 2 * BACK * size_of::<u32>();
-/// A few milliseconds where nobody else wants the core.
+/// A few milliseconds where no other thread wants the core.
 const YIELDS_BETWEEN_CHECKS: u32 = 1 << 12;

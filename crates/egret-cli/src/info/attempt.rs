@@ -40,7 +40,7 @@ struct ReadRequest {
 }
 
 /// The bytes that were there, or why not.
-type Answer = Result<Vec<u8>, String>;
+type AttemptAnswer = Result<Vec<u8>, String>;
 
 /// Answers questions until the first process is gone.
 pub(crate) fn serve(args: &InfoPeerArgs) -> Result<()> {
@@ -49,7 +49,7 @@ pub(crate) fn serve(args: &InfoPeerArgs) -> Result<()> {
         .context("info-peer is started by `egret info`, not by hand")?;
     for line in BufReader::new(stream.try_clone()?).lines() {
         let question: ReadRequest = serde_json::from_str(&line?)?;
-        let answer: Answer = read(&question).map_err(|error| format!("{error:#}"));
+        let answer: AttemptAnswer = read(&question).map_err(|error| format!("{error:#}"));
         writeln!(stream, "{}", serde_json::to_string(&answer)?)?;
     }
     Ok(())
@@ -122,7 +122,7 @@ impl InfoPeer {
         writeln!(self.stream, "{}", serde_json::to_string(&question)?)?;
         let mut line = String::new();
         BufReader::new(&self.stream).read_line(&mut line).context("waiting for an answer")?;
-        match serde_json::from_str::<Answer>(&line).context("an answer")? {
+        match serde_json::from_str::<AttemptAnswer>(&line).context("an answer")? {
             Ok(read) => ensure!(read == secret, "it read other bytes"),
             Err(why) => bail!(why),
         }

@@ -60,7 +60,7 @@ pub(crate) fn encryption_and_secret() -> [SettingInfo; 2] {
             },
             Err(why) => Some(why.clone()),
         };
-        // Without the settings nobody knows what it is but the environment.
+        // Without the settings only the environment says what it is.
         let value = std::env::var(variable).ok().filter(|_| variable == ENCRYPT);
         let origin = UNKNOWN.to_owned();
         SettingInfo { name: name.into(), variable: variable.into(), value, origin, help: "", wrong }
@@ -89,7 +89,7 @@ impl SettingInfo {
         is_off.then(|| {
             let Self { variable, origin, .. } = self;
             format!(
-                "WARNING: ENCRYPTION IS OFF ({variable}=off, {origin}): whoever is on the network \
+                "WARNING: ENCRYPTION IS OFF ({variable}=off, {origin}): any process on the network \
                  can read and change what nodes say"
             )
         })

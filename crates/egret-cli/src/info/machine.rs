@@ -44,7 +44,7 @@ impl MachineReport {
     }
 }
 
-/// The limit that binds whoever may not pass it.
+/// The limit that binds a process without the right to pass it.
 fn lockable() -> Option<u64> {
     let free =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));

@@ -102,7 +102,7 @@ pub(crate) fn adopt() -> Result<()> {
 /// The descendants of this process that run, without those below `except`.
 ///
 /// Processes come and go during the search: one whose parent is just ending can be missed,
-/// so this alone does not say that there is nobody.
+/// so this alone does not say that there is no process.
 pub(crate) fn all(except: &Strangers) -> Vec<Descendant> {
     let mut children = BTreeMap::<i32, Vec<Descendant>>::new();
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -122,7 +122,7 @@ pub(crate) fn all(except: &Strangers) -> Vec<Descendant> {
     found
 }
 
-/// The processes that run and have this variable, `NAME=VALUE`, whoever their parent is. Those of
+/// The processes that run and have this variable, `NAME=VALUE`, with any parent. Those of
 /// other users are not to be seen.
 pub(crate) fn marked(variable: &str) -> Vec<Descendant> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -132,8 +132,8 @@ pub(crate) fn marked(variable: &str) -> Vec<Descendant> {
         let environment = fs::read(path).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
     };
-    // First who it is: whoever has the number by the time that the variable is looked for is
-    // not taken for it.
+    // The process is identified first: another process that has its number by the time that the variable
+    // is looked for is not taken for it.
     numbers.filter_map(read).filter(|kin| !kin.is_over).filter(has_it).collect()
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn end_all(strangers: &Strangers, mark: &str) -> Vec<Descendant> {
 /// How long what was killed may take to be gone.
 const GIVE_UP: Duration = Duration::from_secs(2);
 const BETWEEN: Duration = Duration::from_millis(10);
-/// So often nobody is to be seen before there is nobody, when others are here too.
+/// How often no process is to be seen before there is none, when others are here too.
 const CALM: u32 = 3;
 
 /// A child that ended, or what is known without one.

@@ -133,7 +133,7 @@ pub(crate) fn in_job() -> bool {
     std::env::var_os("EGRET_JOB").is_some()
 }
 
-/// Set for each process by the launcher, and by nobody else.
+/// Set for each process by the launcher alone.
 const OURS: [&str; 10] = [
     "EGRET_JOB",
     "EGRET_LOCAL_RANK",

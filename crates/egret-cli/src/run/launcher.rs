@@ -76,7 +76,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     };
     let code = launcher.run();
     if is_gone(args.guard) {
-        // Nobody comes after this process.
+        // No process is started after this one.
         descendants::end_all(&Strangers::default(), &mark);
     }
     Ok(ExitCode::from(code))
@@ -258,5 +258,5 @@ impl Launcher {
 
 /// Descriptors for all else.
 const FILES: u64 = 64;
-/// How long a reader may take for the end of the output when nobody waits any more.
+/// How long a reader may take for the end of the output when no caller waits any more.
 const LAST_WORDS: Duration = Duration::from_secs(1);

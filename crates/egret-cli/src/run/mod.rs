@@ -12,7 +12,7 @@
 //!
 //! Both the guard and the launcher adopt what their descendants leave behind, so
 //! whatever a program starts stays a descendant of both, whatever session or group it
-//! moves to. Whoever of the two survives the other ends everything ([`kin`]); when the
+//! moves to. The one of the two that survives the other ends everything ([`kin`]); when the
 //! launcher is gone, the kernel has killed the programs already. Nothing is written to a
 //! disk that would have to be removed.
 

@@ -1,4 +1,4 @@
-//! Forwards what the processes write, on a thread of its own: whoever reads it may be
+//! Forwards what the processes write, on a thread of its own: the reader may be
 //! slow, and the launcher has to go on.
 //!
 //! A process that writes faster than its lines are taken waits, as with any pipe. What
@@ -75,7 +75,7 @@ impl Output {
         self.shared.ask(|asked| asked.messages.push(line(what)));
     }
 
-    /// Writes the rest, now that nobody is left who could write more.
+    /// Writes the rest, now that no process is left that could write more.
     pub(crate) fn finish(&self) {
         self.shared.ask(|asked| asked.is_over = true);
     }
@@ -228,6 +228,6 @@ impl Forwarder {
     }
 }
 
-/// So often all streams are looked at before something is said: whoever goes on writing does not
-/// keep it back.
+/// How often all streams are read before a message is printed: a process that goes on writing does not
+/// delay the message.
 const CATCH_UP: u32 = 32;

@@ -47,7 +47,7 @@ impl Terminal {
         self.is_foreground().then(|| PollFd::from_borrowed_fd(stdin(), PollFlags::IN))
     }
 
-    /// Whether to look again in a while, as nobody tells when the terminal is ours again.
+    /// Whether to look again in a while, as the system does not say when the terminal is ours again.
     pub(crate) fn is_held_back(&self) -> bool {
         self.pipe.is_some() && self.watched().is_none()
     }

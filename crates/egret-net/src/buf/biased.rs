@@ -15,7 +15,7 @@
 //!
 //! # Revocation
 //!
-//! What is in the cache must not be missed by others. So whoever finds the list
+//! What is in the cache must not be missed by others. So a thread that finds the list
 //! empty, is about to sleep or closes the pool *revokes* first: from then on,
 //! and for ever, all threads use the list, which has what was in the cache.
 //!

@@ -9,8 +9,8 @@ use super::buffer::Buf;
 use super::mapped_file::MappedFile;
 use super::pool::Pool;
 
-/// Words of memory: of the heap, of a buffer, or of a file. Whoever has it reads and writes
-/// them; it can become longer.
+/// Words of memory: of the heap, of a buffer, or of a file. The owner reads and writes
+/// them; the memory can become longer.
 ///
 /// ```
 /// use egret_net::buf::{Block, Pool};

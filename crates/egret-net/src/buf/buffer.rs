@@ -11,7 +11,7 @@ use super::slot::SlotHandle;
 use super::typed::Typed;
 use crate::rt::GivenBack;
 
-/// A buffer of a [`Pool`](super::Pool), or a part of one, owned by whoever has
+/// A buffer of a [`Pool`](super::Pool), or a part of one, owned by the holder of
 /// this value. Dropping it returns it to its pool, also after the pool's handles
 /// are gone.
 ///

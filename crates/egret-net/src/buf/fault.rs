@@ -16,7 +16,7 @@ pub(crate) enum Fault {
     NoTag,
     /// A give publishes its slot without releasing the slot's link.
     LinkUnreleased,
-    /// A give clears the waiting bit and wakes nobody.
+    /// A give clears the waiting bit and wakes no waiter.
     WakeForgotten,
     /// A waiter raises the waiting bit before it stands in the queue.
     RaiseBeforeQueue,

@@ -15,7 +15,7 @@
 //!   read. (A thread would have to sleep through exactly 2^38 takes to be
 //!   fooled: an hour and a half of nothing else.)
 //! * *waiting* is set only while the stack is empty, by a waiter that already
-//!   stands in the queue. Whoever gives the next slot clears it in the same
+//!   stands in the queue. The thread that gives the next slot clears it in the same
 //!   exchange and owes the queue a wake. The bit and the emptiness it speaks of
 //!   are one word, so no fence is needed between looking and sleeping.
 //! * *closed* is for ever. A slot that comes home after it is not put back; its
@@ -28,7 +28,7 @@
 //!
 //! A free slot's *link* holds the slot under it and its *depth*, the number of
 //! free slots from it down. How many are free is then a load of the head and a
-//! load of the top's link, and nobody maintains a counter. A slot's *handles*
+//! load of the top's link, and no thread maintains a counter. A slot's *handles*
 //! counts who holds it; it is 1 while the slot is free and while it has one
 //! holder, so neither a take nor the usual return writes it.
 //!

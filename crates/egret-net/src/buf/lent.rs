@@ -14,8 +14,8 @@ use super::slot::SlotHandle;
 /// A slot of a cooperating pool whose bytes are a peer's for now.
 ///
 /// A lent buffer counts as out, so the pool lives, and nothing reads or writes through it.
-/// One that is dropped stays out for ever: whoever knows that the peer has let go
-/// says so, by [`home`](Self::home) or [`back`](Self::back).
+/// One that is dropped stays out for ever: the part that knows that the peer has let go
+/// calls [`home`](Self::home) or [`back`](Self::back).
 #[must_use = "a slot that is not called back stays out for ever"]
 pub(crate) struct LentBuf(ManuallyDrop<SlotHandle>);
 

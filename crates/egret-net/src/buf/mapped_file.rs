@@ -17,7 +17,7 @@ use super::mapping::MappingKind;
 ///
 /// let path = std::env::temp_dir().join(format!("egret-doc-{}", std::process::id()));
 /// std::fs::write(&path, "of a file")?;
-/// // SAFETY: nobody changes the file, whose name no other process knows.
+/// // SAFETY: no process changes the file, whose name is known to this one alone.
 /// let file = unsafe { MappedFile::open(&path)? };
 /// assert_eq!(file.as_ref(), b"of a file");
 /// # std::fs::remove_file(&path)?;

@@ -30,11 +30,11 @@ pub(super) enum Sharing {
     Writers,
 }
 
-type Mapped = (NonNull<u8>, usize, Option<OwnedFd>);
+type MappedParts = (NonNull<u8>, usize, Option<OwnedFd>);
 
 impl MappingKind {
     /// Maps at least `bytes` bytes: where, how many, and the file behind them.
-    pub(super) fn map(self, bytes: usize) -> Result<Mapped, MemoryError> {
+    pub(super) fn map(self, bytes: usize) -> Result<MappedParts, MemoryError> {
         let len = self.round_up(bytes)?;
         let (base, fd) = if self.sharing == Sharing::Nobody {
             (self.map_anonymous(len)?, None)
@@ -81,7 +81,7 @@ impl MappingKind {
     }
 
     /// Makes the mapping at `base` the only one that can ever write the file,
-    /// unless it is for other writers too: whoever gets the descriptor, also
+    /// unless it is for other writers too: another holder of the descriptor, also
     /// inside this process, can only read. A forked child has no mapping in any
     /// case. Unmaps it if that is refused.
     fn seal(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), MemoryError> {

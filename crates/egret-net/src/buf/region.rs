@@ -217,7 +217,7 @@ impl RegionBuilder {
     }
 
     /// Puts the region into a memory file that peers map to write as well, on
-    /// connections whose [trust](crate::vi::Trust) is `Cooperating`. Nobody else
+    /// connections whose [trust](crate::vi::Trust) is `Cooperating`. No other process
     /// gets it: on other connections its bytes travel as those of private memory
     /// do. Instead of [`shareable`](Self::shareable), not beside it; the last one
     /// called counts.

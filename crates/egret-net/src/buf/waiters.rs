@@ -12,9 +12,9 @@ use crate::rt::{self, Instant};
 /// Threads and tasks that wait for a slot of one class.
 ///
 /// A waiter stands in the queue *before* it raises the list's waiting bit, and
-/// a giver that cleared the bit empties the queue *after* that, so whoever is in
-/// the queue when it sleeps is woken. All are woken: one slot came home, those
-/// who do not get it raise the bit again.
+/// a giver that cleared the bit empties the queue *after* that, so a waiter that is in
+/// the queue when it sleeps is woken. All are woken: one slot came home, and the waiters
+/// that do not get it raise the bit again.
 pub(crate) struct SlotWaiters<A: Atomics = StdAtomics> {
     queue: A::Lock<SlotQueue<A::Thread>>,
 }

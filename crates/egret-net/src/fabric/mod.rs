@@ -8,6 +8,29 @@
 //!
 //! The rules that a machine keeps stand with its trait, in [`vi::machine`](crate::vi::machine);
 //! `docs/design/own-fabric.md` shows how to write a fabric.
+//!
+//! # The files of a fabric
+//!
+//! A role has the same file in each fabric, and in [`window`], which stands above the machine of a fabric:
+//!
+//! | file | role | which fabrics have it |
+//! |---|---|---|
+//! | `nic.rs` | opens a nic, and says what the nic allows | `sim`, `shm`, `tcp`, `udp`. A window is opened by [`window::over`] and changes the limits of the machine below |
+//! | `nic_context.rs` | what the parts of a nic know of it: host, keys, sockets, epoll set | `shm`, `tcp`, `udp`. A nic of `sim` refers to its node in the world, a window to the machine below |
+//! | `machine.rs` | the nic as a [`Machine`] | all |
+//! | `driver.rs` | the state of a nic, and its progress | `shm`, `tcp`, `udp`, `window`. In `sim` the world drives all nics: `world.rs` |
+//! | `rounds.rs` | which connections a poll visits | `shm`, `tcp`. Elsewhere each datagram or event names its connection |
+//! | `acceptor.rs`, `connector.rs` | inbound and outbound connections that are being made | `sim`, `shm`, `tcp`, `udp`. Connections of a window are made by the machine below |
+//! | `connection.rs` | an end of a connection as its nic owns it | all |
+//! | `datapath.rs`, `send.rs`, `recv.rs` | an end of a connection: post and poll, and both halves of it | all |
+//! | `eager.rs` | eager messages of one end | `sim`, `shm`, `tcp`. `udp` carries them as posted ones; those of a window are messages of one of its `lanes` |
+//! | `closing.rs` | the goodbye of a connection that this side has closed | `tcp`, `udp`, `window`. A word of shared memory says it in `shm`; the world keeps it in `sim` |
+//! | `sealed.rs` or `sealed` | encryption of a connection's bytes | `tcp`, `udp`. The bytes of `sim` and `shm` leave no machine; a window's are sealed below |
+//! | `socket.rs` | the system's sockets | `shm`, `tcp`, `udp`. `sim` and `window` make no system calls |
+//! | `wire.rs` | the bytes of messages, or what stands for bytes | all |
+//! | `fault.rs` | the faults that tests plant | all |
+//!
+//! The documentation of each fabric lists the files that it alone has.
 
 mod common;
 #[doc(hidden)]
@@ -22,8 +45,6 @@ mod seal;
 pub mod shm;
 pub mod sim;
 pub mod tcp;
-#[cfg(test)]
-mod tests;
 pub mod udp;
 pub mod window;
 

@@ -28,6 +28,7 @@
 mod deadline;
 mod given_back;
 mod log_limit;
+mod split_mix;
 mod stack;
 mod thread;
 mod ticks;
@@ -44,6 +45,8 @@ pub use deadline::{Deadline, Instant};
 pub use given_back::GivenBack;
 #[doc(hidden)]
 pub use log_limit::LogLimit;
+#[doc(hidden)]
+pub use split_mix::SplitMix64;
 #[doc(hidden)]
 pub use stack::stack_below;
 #[doc(hidden)]

@@ -70,7 +70,7 @@ pub trait Reply {
     /// # Errors
     ///
     /// See [`PostError`]. Of a message that finds no room the answer is
-    /// [`Full`](PostError::LaneFull), too: the function keeps the message, for whoever drains to send
+    /// [`Full`](PostError::LaneFull), too: the function keeps the message, for the thread that drains to send
     /// when the drain is over. Inside a drain nothing may wait.
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError>;
 }

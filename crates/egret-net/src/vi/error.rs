@@ -50,7 +50,7 @@ pub enum ViError {
     RemoteAccess(#[from] AccessError),
     /// The peer is gone without having closed the connection. How soon each fabric knows stands
     /// with [`Vi::send_eager`](super::Vi::send_eager).
-    #[error("the peer died: {why}")]
+    #[error("the peer died: {why}; connect again when it is back")]
     PeerDied {
         /// How that became known.
         why: &'static str,
@@ -200,7 +200,7 @@ pub enum OpenError {
     },
     /// The secret of the nic is empty.
     #[error(
-        "no nic is opened at {host:?}: the secret is empty, and an empty secret is everybody's; give \
+        "no nic is opened at {host:?}: the secret is empty, and any process has an empty secret; give \
          a random one (Secret::random)"
     )]
     EmptySecret {
@@ -210,8 +210,8 @@ pub enum OpenError {
     /// The nic has no secret, and would listen beyond loopback.
     #[error(
         "no nic is opened at {host:?}: it would listen at {at}, beyond loopback, without a secret, \
-         and whoever reaches that address could connect; give it a secret (of a node: by \
-         EGRET_SECRET_FILE), or say in the program that everybody may connect, by \
+         and any process that reaches that address could connect; give it a secret (of a node: by \
+         EGRET_SECRET_FILE), or say in the program that any process may connect, by \
          insecure_without_secret()"
     )]
     MissingSecret {
@@ -468,7 +468,7 @@ pub enum ConnectError {
         why: String,
     },
     /// The two sides ask for different levels.
-    #[error("the reliability levels differ: this side asks for {ours}, the other for {theirs}")]
+    #[error("the reliability levels differ: this side requests {ours}, the other {theirs}")]
     ReliabilityMismatch {
         /// Of the connecting side.
         ours: Reliability,

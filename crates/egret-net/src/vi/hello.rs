@@ -72,20 +72,20 @@ pub enum SecretError {
 pub enum KeyError {
     /// The peer has another key than the address, or the secret, says: another process answers there.
     #[error(
-        "the peer has another key than was expected; somebody else answers there, or it has begun \
+        "the peer has another key than was expected; another process answers there, or the peer has begun \
          another life"
     )]
     Other,
     /// Which one it should have is not known, and the secret could be guessed by the process that answers.
     #[error(
-        "which key the peer should have is not known, and whoever answers could guess this secret; \
+        "which key the peer should have is not known, and the process that answers could guess this secret; \
          give the address the peer's key, or take a random secret"
     )]
     Unknown,
     /// A group has no key to prove, and the secret could be guessed by a host that receives what members
     /// sign.
     #[error(
-        "whoever hears the group could guess this secret, by which its members sign; take a random \
+        "any host that receives messages of the group could guess this secret, by which its members sign; take a random \
          secret (Secret::random, or `egret secret FILE`)"
     )]
     Group,

@@ -23,14 +23,14 @@ pub(super) struct InboxOwner(Arc<CompletionInbox>);
 #[derive(Debug)]
 pub(super) struct CompletionInbox {
     state: BiasedLock<InboxState>,
-    /// How many are ready; written with the state. Whoever sees that something
+    /// How many are ready; written with the state. A thread that sees that something
     /// has happened on the nic sees this, too.
     ready: AtomicUsize,
     capacity: usize,
     event: OnceLock<OwnedFd>,
 }
 
-pub(super) type Handler = Box<dyn FnMut(Completion) + Send>;
+pub(super) type CompletionHandler = Box<dyn FnMut(Completion) + Send>;
 
 #[derive(Default)]
 struct InboxState {
@@ -40,7 +40,7 @@ struct InboxState {
     /// Places ever promised.
     promised: u64,
     wakers: Vec<Waker>,
-    handler: Option<Handler>,
+    handler: Option<CompletionHandler>,
     /// Whether the handler has not heard of what is ready.
     late: bool,
     /// Counts the handlers set: one that was replaced while it ran stays out.
@@ -220,7 +220,7 @@ impl CompletionInbox {
     }
 
     /// Sets the handler, or takes it out. What is ready it hears of at once.
-    pub(super) fn set_handler(&self, handler: Option<Handler>) {
+    pub(super) fn set_handler(&self, handler: Option<CompletionHandler>) {
         let is_some = handler.is_some();
         let old = self.state.with(|state| {
             state.epoch += 1;
@@ -246,7 +246,7 @@ impl CompletionInbox {
     /// place, so a notice from inside it leaves the completion to this loop; it
     /// goes back unless it was replaced meanwhile. A panic of one call is the end of that
     /// call alone.
-    fn run(&self, mut running: Option<Handler>, epoch: u64) {
+    fn run(&self, mut running: Option<CompletionHandler>, epoch: u64) {
         while let Some(handler) = &mut running {
             while let Some(completion) = self.pop() {
                 // The thread that drives the nic runs it, and may wait for something else.

@@ -45,7 +45,7 @@ pub(super) struct PlacementReceive {
 impl Descriptor {
     /// A receive with memory of its `own`, for messages that fit there, and a
     /// `landing` that is asked, when a larger one of at most `max` bytes begins,
-    /// where its first bytes go; the rest goes to the own memory. Nobody is asked
+    /// where its first bytes go; the rest goes to the own memory. No function is asked
     /// about a message that fits the own memory. A buffer that is
     /// [handed over](super::Vi::hand_over) is copied there, like any other message.
     ///
@@ -158,7 +158,7 @@ impl Descriptor {
     }
 }
 
-/// Whether a message goes to the receive's own memory, and nobody is asked.
+/// Whether a message goes to the receive's own memory, and no function is asked.
 fn fits(len: usize, own: usize) -> bool {
     len <= own && !planted(Fault::SmallAsked)
 }

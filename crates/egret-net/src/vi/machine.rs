@@ -224,8 +224,8 @@ pub trait Machine: Any + Send + fmt::Debug {
     fn is_at_once(&self) -> bool {
         Reliability::ALL.into_iter().all(|level| self.has_eager(level))
     }
-    /// Sends an eager message, if nothing is against it: the position behind it. Whoever waits
-    /// is not told.
+    /// Sends an eager message, if nothing is against it: the position behind it. A thread that waits
+    /// is not woken.
     ///
     /// The answer fits a register. One that is built in memory waits there until all stores
     /// before it are done, and those of the message take longer than the rest of a send.
@@ -371,9 +371,9 @@ pub enum MachineFd {
     /// Any descriptor: a sleeping thread polls it, and the machine finds out what has come.
     Any(Arc<OwnedFd>),
     /// A set of the kernel's (`epoll`), level-triggered or edge-triggered, whose tokens are less
-    /// than `u64::MAX`. Whoever sleeps asks it and hands in what it said, which saves a call of
-    /// the system for each sleep. The hub asks it for nobody else; a machine that asks it, too, sees
-    /// to it that who sleeps is told (`After::happened`).
+    /// than `u64::MAX`. The thread that sleeps polls it and hands in the events, which saves a call of
+    /// the system for each sleep. The hub polls it for no other thread; a machine that polls it as well makes
+    /// sure that the sleeping thread is woken (`After::happened`).
     Set(Arc<OwnedFd>),
 }
 

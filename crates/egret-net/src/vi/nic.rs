@@ -301,8 +301,8 @@ pub struct Address {
     pub service: String,
     /// Must be the listener's too.
     pub tag: u64,
-    /// The key that the nic must prove, if it is known: what its [`Nic::key`] says. Whoever has
-    /// another is not connected with.
+    /// The key that the nic must prove, if it is known: what its [`Nic::key`] says. A nic with
+    /// another key is not connected with.
     pub key: Option<PublicKey>,
 }
 

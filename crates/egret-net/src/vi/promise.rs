@@ -30,12 +30,12 @@ pub(super) struct PendingConnection(Arc<Mutex<PromiseState>>);
 
 #[derive(Debug, Default)]
 struct PromiseState {
-    answer: Option<Answer>,
+    answer: Option<ConnectAnswer>,
     is_taken: bool,
     waker: Option<Waker>,
 }
 
-type Answer = Result<ViHandle, ConnectError>;
+type ConnectAnswer = Result<ViHandle, ConnectError>;
 
 impl ConnectPromise {
     pub(super) fn new(hub: Weak<Hub>) -> (Self, PendingConnection) {
@@ -65,7 +65,7 @@ impl ConnectPromise {
         self.state.as_ref().is_none_or(|state| Arc::strong_count(state) == 1)
     }
 
-    /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
+    /// Keeps it. A connection that no program waits for any more is released, so no lock may be held.
     pub(super) fn settle(mut self, result: Result<NewConnection, ConnectError>) {
         if let Some((above, spec)) = self.above.take() {
             above.lock().unwrap_or_else(PoisonError::into_inner).push((self, spec, result));
@@ -76,7 +76,7 @@ impl ConnectPromise {
     }
 
     /// Gives the answer to the waiter; back, if that is gone.
-    fn give(&mut self, answer: Answer) -> Option<Answer> {
+    fn give(&mut self, answer: ConnectAnswer) -> Option<ConnectAnswer> {
         let Some(state) = self.state.take().filter(|state| Arc::strong_count(state) > 1) else {
             return Some(answer);
         };
@@ -99,7 +99,7 @@ impl Drop for ConnectPromise {
 
 impl PendingConnection {
     /// The connection, or why there is none, once that is decided.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<ConnectAnswer> {
         // Wakers are cloned and dropped outside the lock.
         let waker = context.waker().clone();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,7 +121,7 @@ impl PendingConnection {
 mod tests {
     use super::*;
 
-    fn look(pending: &mut PendingConnection) -> Poll<Answer> {
+    fn look(pending: &mut PendingConnection) -> Poll<ConnectAnswer> {
         pending.poll(&mut Context::from_waker(Waker::noop()))
     }
 

@@ -62,7 +62,7 @@ impl Segment {
     }
 
     /// Lends bytes to `body` as a segment that can be sent. The bytes must be back when `body`
-    /// returns or unwinds: whoever got the segment has dropped it, which the function that `body`
+    /// returns or unwinds: the fabric has dropped the segment, which the function that `body`
     /// gets says.
     ///
     /// If they are not, the process is aborted, for nothing else would keep somebody from

@@ -1,14 +1,14 @@
 //! What floods: eager messages of all sizes on both lanes, both ways, each known by its number.
 
 use egret_net::fabric::Fabrics;
-use egret_net::rt::Deadline;
+use egret_net::rt::{Deadline, SplitMix64};
 use egret_net::vi::{
     Address, Drain, EAGER_MAX, Lane, Listener, Nic, NicOptions, Position, PostError, Vi, ViError,
     ViOptions,
 };
 
 use super::LONG;
-use super::flow::{Rng, fill, pattern};
+use super::flow::{fill, pattern};
 use super::notes::{Note, Notes};
 use super::party::SERVICE;
 
@@ -18,7 +18,7 @@ pub(crate) struct Side {
     pub(crate) drain: Drain,
     pub(crate) listener: Listener,
     pub(crate) floods: Vec<Flood>,
-    pub(crate) rng: Rng,
+    pub(crate) rng: SplitMix64,
     clerk: Clerk,
     /// What the sink found, which must not panic itself.
     wrong: Option<String>,
@@ -74,7 +74,7 @@ impl Side {
         let nic = Fabrics::default().open(fabric, options).unwrap();
         let drain = nic.drain();
         let listener = nic.listen(SERVICE, 0, &sharing(&drain)).unwrap();
-        Self { nic, drain, listener, floods: Vec::new(), rng: Rng(seed), clerk, wrong: None }
+        Self { nic, drain, listener, floods: Vec::new(), rng: SplitMix64(seed), clerk, wrong: None }
     }
 
     pub(crate) fn connect(&mut self, host: &str) {
@@ -195,7 +195,7 @@ fn check(due: u64, number: u64, tag: u64, bytes: &[u8]) -> Result<(), String> {
 
 /// Bytes of the message with this tag: one line, some, or as many as can be.
 fn len(tag: u64) -> usize {
-    let mut rng = Rng(tag);
+    let mut rng = SplitMix64(tag);
     match rng.below(4) {
         0 | 1 => rng.below(49),
         2 => rng.below(600),

@@ -5,7 +5,7 @@ use std::fs;
 
 use egret_net::buf::{Buf, Pool};
 use egret_net::fabric::Fabrics;
-use egret_net::rt::{self, Deadline, GivenBack, Instant};
+use egret_net::rt::{self, Deadline, GivenBack, Instant, SplitMix64};
 use egret_net::vi::{
     Access, Completion, Descriptor, Exposed, Nic, NicOptions, OpKind, PostError, RemoteKey, Vi,
     ViError,
@@ -32,7 +32,7 @@ pub(crate) struct Side {
 /// One end of a connection, kept busy.
 pub(crate) struct Flow {
     pub(crate) vi: Vi,
-    rng: Rng,
+    rng: SplitMix64,
     /// The peer's keys, once they are here: readable, writable.
     keys: Option<[RemoteKey; 2]>,
 }
@@ -64,7 +64,7 @@ impl Flow {
         let keys = Descriptor::new(keys.as_flattened().to_vec()).with_tag(KEYS);
         // Refused only if the peer is gone already, which the next turn finds.
         drop(vi.post_send(keys));
-        Self { vi, rng: Rng(seed), keys: None }
+        Self { vi, rng: SplitMix64(seed), keys: None }
     }
 
     /// Takes what is done and posts as much again. How many were done.
@@ -203,22 +203,5 @@ impl Footprint {
     pub(crate) const fn with_descriptors(&self, more: usize) -> Self {
         let (mappings, threads) = (self.mappings, self.threads);
         Self { descriptors: self.descriptors + more, mappings, threads }
-    }
-}
-
-/// A seeded source of random numbers (`SplitMix64`).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Below `end`, which is not zero.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
     }
 }

@@ -46,7 +46,7 @@ enum Event {
 const EVENTS: [Event; 6] =
     [Event::Kill, Event::Stop, Event::Pause, Event::Leave, Event::Close, Event::Cut];
 
-/// This side, and the process beside the one that has the bad luck.
+/// This side, and the process beside the one that is killed.
 struct Rounds {
     party: Party,
     beside: Option<Peer>,

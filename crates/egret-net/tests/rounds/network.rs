@@ -16,7 +16,7 @@ const LATE_MS: u64 = 20;
 /// Within this an end must know that the other one is gone.
 pub(crate) const KNOWN: Duration = Duration::from_secs(5);
 
-/// This side, the process that has the bad luck, and the one between them.
+/// This side, the process that is killed, and the one between them.
 struct Rounds {
     party: Party,
     peer: Option<Peer>,

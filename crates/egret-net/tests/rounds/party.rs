@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::{self, Deadline, SplitMix64};
 use egret_net::vi::{Address, Listener, Nic, Reliability, ViError, ViOptions};
 
 use super::LONG;
-use super::flow::{Flow, Rng, Side};
+use super::flow::{Flow, Side};
 use super::peer::Peer;
 
 /// One nic, what listens there, and what flows.
@@ -19,7 +19,7 @@ pub(crate) struct Party {
     pub(crate) side: Side,
     pub(crate) listener: Listener,
     pub(crate) flows: Vec<Flow>,
-    pub(crate) rng: Rng,
+    pub(crate) rng: SplitMix64,
 }
 
 /// What can happen to a peer of any fabric.
@@ -29,7 +29,7 @@ impl Party {
     pub(crate) fn new(fabric: &'static str, name: &str, known: Duration, seed: u64) -> Self {
         let side = Side::new(fabric, name);
         let listener = listen(&side);
-        let (name, flows, rng) = (name.to_owned(), Vec::new(), Rng(seed));
+        let (name, flows, rng) = (name.to_owned(), Vec::new(), SplitMix64(seed));
         Self { fabric, name, known, side, listener, flows, rng }
     }
 

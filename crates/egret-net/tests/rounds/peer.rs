@@ -1,4 +1,4 @@
-//! The process that has the bad luck: this test, started again.
+//! The process that is killed: this test, started again.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};

@@ -12,7 +12,7 @@ use super::{is_alone, part, seed};
 /// Within this an end must know that the other one is gone.
 const KNOWN: Duration = Duration::from_secs(1);
 
-/// This side, and the process that has the bad luck.
+/// This side, and the process that is killed.
 struct Rounds {
     party: Party,
     peer: Option<Peer>,

@@ -27,7 +27,7 @@ pub struct Bundle {
 }
 
 /// A handler: runs for one message at a time.
-pub(crate) type Handler = Box<dyn FnMut(Request<'_>) + Send>;
+pub(crate) type RequestHandler = Box<dyn FnMut(Request<'_>) + Send>;
 /// A handler of which several may run at once, each with another message.
 pub(crate) type SharedHandler = Arc<dyn Fn(Request<'_>) + Send + Sync>;
 /// The handler of messages that came back.
@@ -122,7 +122,7 @@ pub(crate) enum UpcallKind {
 }
 
 pub(crate) enum UpcallHandler {
-    Handler(Handler),
+    Handler(RequestHandler),
     /// A handler that several threads may run at once; and whether each message waits until the
     /// one before has been begun.
     Shared(SharedHandler, StartOrder),

@@ -174,7 +174,7 @@ impl Endpoint {
         self.with(|endpoint| endpoint.typed.retain(|(_, typed)| *typed != number));
     }
 
-    /// Runs `handler` for each message that could not be delivered and that nobody waits
+    /// Runs `handler` for each message that could not be delivered and that no call waits
     /// for.
     pub fn on_error(&self, handler: impl FnMut(Undelivered) + Send + 'static) {
         let run = UpcallHandler::OnError(Box::new(handler));

@@ -112,7 +112,10 @@ pub enum MessageError {
     #[error("the handler dropped the request without an answer")]
     NoReply,
     /// The handler panicked.
-    #[error("the handler of the request panicked; see the panic message of its process")]
+    #[error(
+        "the handler of the request panicked, and has run in part; correct the handler: its process has printed \
+         where it panicked"
+    )]
     Panicked,
     /// The handler answered with more data than this side will ever take.
     #[error(

@@ -17,7 +17,7 @@ use crate::slots::{SlotKey, SlotTable};
 egret_net::faults! {
     /// Faults in links and active messages.
     pub(crate) enum Fault {
-        /// A link is made with whoever claims to be a host, whatever its key.
+        /// A link is made with any peer that claims to be a host, whatever its key.
         AnyKey,
         /// A link is replaced by an older one.
         AnyNumber,

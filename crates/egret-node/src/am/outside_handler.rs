@@ -3,7 +3,7 @@
 //! A handler must not wait. What it does [outside](super::Request::outside) runs without the role
 //! of driving and without the bundle, as if no handler ran, so that it may wait and call. The
 //! thread does nothing else meanwhile. Who drives then is another thread that waits; or the
-//! background, when nobody has driven for a moment; or, if the thread is that of the background,
+//! background, when no thread has driven for a moment; or, if the thread is that of the background,
 //! its [standby](crate::links::background).
 
 use std::cell::{Cell, RefCell};
@@ -32,7 +32,7 @@ pub(crate) enum DrivingThread {
 /// Runs `body`, which may block; for methods of remote objects, and what else runs
 /// [outside](super::Request::outside) of a handler. If
 /// the calling thread is the one that receives the next call, another thread receives from now on. A
-/// method that blocks without saying so is noticed after 100 to 300 µs, in which nobody receives. On
+/// method that blocks without saying so is noticed after 100 to 300 µs, in which no thread receives. On
 /// a thread that waits for a call of its own, and runs a part of it, nothing is said: others wait
 /// for the background there.
 ///

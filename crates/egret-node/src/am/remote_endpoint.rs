@@ -149,7 +149,7 @@ impl RemoteEndpoint {
 
     /// Sends a message that is not answered, and waits for the window to have room, not for anything
     /// behind that: what cannot be delivered comes back to [`Endpoint::on_error`](super::Endpoint::on_error),
-    /// and that a handler panicked nobody is told here.
+    /// and that a handler panicked is not reported here.
     ///
     /// # Errors
     ///

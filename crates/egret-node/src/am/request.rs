@@ -126,7 +126,7 @@ impl<'a> Request<'a> {
 
     /// Runs `body` with the bytes or data of the message, outside of the handler: it may wait and
     /// call. Others serve the bundle and drive meanwhile. Who drives then is another thread that waits;
-    /// or the background, when nobody has driven for a moment; or, if the thread is that of the
+    /// or the background, when no thread has driven for a moment; or, if the thread is that of the
     /// background, its standby. The data stays where it landed, and the peer may send as much again.
     ///
     /// ```

@@ -6,10 +6,10 @@
 //! * A flow may always hold its guarantee: that much is set aside for it while it is open.
 //! * It may hold up to its window, which doubles while reader and sender are both faster than it
 //!   lets them be, but no more than a 64th of what is free then. If a hundred, one after the other,
-//!   run at full speed and then are not read any more, a fifth is still free, and whoever is read
+//!   run at full speed and then are not read any more, a fifth is still free, and a flow that is read
 //!   has a window of nearly a megabyte.
 //! * Flows have peers, and each peer has a share: what it may hold whatever the others do. A peer
-//!   that holds more has it of what is nobody's share.
+//!   that holds more has it of what is in no peer's share.
 //! * Who has one piece that is larger asks for it, and is granted it when there is room: as much
 //!   again must stay, beside a quarter of everything that such pieces never get, and it holds no
 //!   more than two such pieces beyond its share. One that its peer's share has room for needs none
@@ -174,7 +174,7 @@ impl FlowBudget {
     }
 
     /// The same, for a flow that holds more from the start, up to `most`: what its peer has not used of
-    /// its share, and no more than a quarter of what is nobody's.
+    /// its share, and no more than a quarter of what is in no share.
     ///
     /// # Errors
     ///
@@ -249,7 +249,7 @@ impl FlowBudget {
     }
 
     /// `bytes` that the flow held are free, and it is granted nothing any more: its sender has
-    /// nothing to send, or nobody reads it.
+    /// nothing to send, or has no reader.
     pub fn retire(&mut self, flow: FlowId, bytes: u64) {
         let told = |(granted, bytes): &(FlowId, u64)| if *granted == flow { *bytes } else { 0 };
         let untold: u64 = self.granted.iter().map(told).sum();
@@ -471,7 +471,7 @@ impl FlowBudget {
 
 /// A flow holds at most this part of what is free.
 const SHARE: u64 = 64;
-/// A flow that holds more from the start leaves others all but this part of what is nobody's.
+/// A flow that holds more from the start leaves others all but this part of what is in no share.
 const PART: u64 = 4;
 /// A flow is granted more when this part of its window is gone.
 const BATCH: u64 = 4;

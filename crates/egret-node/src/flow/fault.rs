@@ -27,7 +27,7 @@ egret_net::faults! {
         Spendthrift,
         /// A want is not heard if the credit crosses it.
         WantForgotten,
-        /// Credit that nobody uses is not asked for when others wait for it.
+        /// Credit that is not used is not asked for when others wait for it.
         NotRecalled,
         /// What was granted for a piece is asked back at once.
         AskedBack,

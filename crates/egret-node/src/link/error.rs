@@ -29,13 +29,13 @@ pub enum Fate {
 /// use egret_node::link::LinkError;
 ///
 /// let why = LinkError::PeerDied { peer: "node-7".to_owned(), why: "its connection was reset" };
-/// assert_eq!(why.to_string(), "node-7 died: its connection was reset");
+/// assert_eq!(why.to_string(), "node-7 died: its connection was reset; link again when it is back");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// The peer is gone without having closed the link.
-    #[error("{peer} died: {why}")]
+    #[error("{peer} died: {why}; link again when it is back")]
     PeerDied {
         /// Host of the peer.
         peer: String,
@@ -107,7 +107,7 @@ pub enum LinkError {
         links: u32,
     },
     /// No link was made: the host is no member of the pool, as far as this node knows.
-    #[error("{peer} is no member of the pool: the registry has told of no node there")]
+    #[error("{peer} is no member of the pool: the registry lists no node there")]
     NotMember {
         /// Host of the peer.
         peer: String,

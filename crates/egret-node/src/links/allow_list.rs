@@ -2,7 +2,7 @@
 //!
 //! Links are open to every peer that the nic lets connect, until they are
 //! [closed](super::Links::close_to_strangers): from then on only hosts have one that are listed,
-//! and only with the key that they are listed with. Whoever calls before it is listed waits for
+//! and only with the key that they are listed with. A caller that is not listed yet waits for
 //! that, as long as a hello may take; a node may hear of a member from the member itself first.
 //!
 //! Where those call who are to be listed, as at a registry, links are for a while: who is not

@@ -125,7 +125,7 @@ impl BackgroundThreads {
     }
 
     /// Has an errand done, by the thread on duty when it is [called](LinksCore::call_background) or by the
-    /// one that takes over. An errand that nobody does is dropped.
+    /// one that takes over. An errand that no thread does is dropped.
     pub(crate) fn leave_errand(&self, errand: impl FnOnce() + Send + 'static) {
         let mut errands = self.errands.lock();
         errands.push_back(Errand(Box::new(errand)));
@@ -152,7 +152,7 @@ impl BackgroundThreads {
     }
 
     /// Does what is to be done for others, until the standby has taken over: whether it has. An errand
-    /// for which nobody stands by is dropped.
+    /// for which no thread stands by is dropped.
     fn do_errands(self: &Arc<Self>, core: &Arc<LinksCore>) -> bool {
         while self.has_errands()
             && let Some(Errand(errand)) = self.next_errand()
@@ -237,7 +237,7 @@ impl Drop for WorkerHold<'_> {
     }
 }
 
-/// Drives while nobody else does: at first at once, if somebody should have before. Until the
+/// Drives while no other thread does: at first at once, if a thread should have before. Until the
 /// links are gone, or the standby has taken over: whether that is so.
 fn be_on_duty(crew: &Arc<BackgroundThreads>, core: &Weak<LinksCore>, mut is_late: bool) -> bool {
     let (mut turns, mut trimmed) = (None, rt::now());
@@ -291,7 +291,7 @@ fn be_on_duty(crew: &Arc<BackgroundThreads>, core: &Weak<LinksCore>, mut is_late
     }
 }
 
-/// If nobody has driven for so long, nobody waits: what comes then is heard after twice that, and
+/// If no thread has driven for so long, none waits: what comes then is heard after twice that, and
 /// the time it takes a thread to wake. A glance costs a few microseconds while others drive.
 const QUIET: Duration = Duration::from_micros(150);
 /// How often the thread on duty looks whether there are links at all, if nothing else happens.

@@ -118,7 +118,7 @@ impl PipeDescriptor {
     }
 
     /// The pipe by a descriptor of its own: reading does not block, whatever others do with the
-    /// one that was inherited. `Err(BADF)` if the number is another file's, or nobody's.
+    /// one that was inherited. `Err(BADF)` if the number is another file's, or no file's.
     fn open(self) -> Result<OwnedFd, Errno> {
         let path = format!("/proc/self/fd/{}", self.number);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;

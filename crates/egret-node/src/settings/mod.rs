@@ -89,7 +89,7 @@ impl Settings {
     /// # Errors
     ///
     /// If a file cannot be read, or says what is no setting; and if there is something
-    /// wrong with the secret: nobody goes without the one that was meant.
+    /// wrong with the secret: no program runs without the one that was meant.
     pub fn read() -> Result<Self, JoinError> {
         Self::read_with(own_environment()?, Path::new(""), PipeUse::Take)
     }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use egret_net::rt::Deadline;
+use egret_net::rt::{Deadline, SplitMix64};
 use egret_node::am::{Call, CallReply, MEDIUM_MAX, Message, MessageError, RemoteEndpoint};
 use egret_node::link::{Fate, LinkError};
 
@@ -21,7 +21,7 @@ pub(crate) struct Flood {
     pub(crate) sent: [u64; KINDS],
     /// Calls that are not known to be done.
     calls: VecDeque<(u64, Call)>,
-    rng: Rng,
+    rng: SplitMix64,
     fault: Fault,
 }
 
@@ -49,7 +49,7 @@ impl Fault {
 impl Flood {
     pub(crate) const fn new(remote: RemoteEndpoint, seed: u64, fault: Fault) -> Self {
         let calls = VecDeque::new();
-        Self { remote, sent: [0; KINDS], calls, rng: Rng(seed), fault }
+        Self { remote, sent: [0; KINDS], calls, rng: SplitMix64(seed), fault }
     }
 
     /// Sends one more message, when there is room.
@@ -125,7 +125,7 @@ impl Flood {
 
 /// Bytes of a message: none, some, or as many as can be.
 pub(crate) fn len(kind: usize, number: u64) -> usize {
-    let mut rng = Rng(number * KINDS as u64 + kind as u64);
+    let mut rng = SplitMix64(number * KINDS as u64 + kind as u64);
     match (kind, rng.below(4)) {
         (DATA, _) => rng.below(100_000),
         (_, 0 | 1) => rng.below(40),
@@ -136,21 +136,4 @@ pub(crate) fn len(kind: usize, number: u64) -> usize {
 
 pub(crate) const fn pattern(number: u64, at: u64) -> u8 {
     (number ^ at ^ (at >> 8)).to_le_bytes()[0]
-}
-
-/// A seeded source of random numbers (`SplitMix64`).
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Below `end`, which is not zero.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use std::{env, fs};
 
-use egret_net::rt;
+use egret_net::rt::{self, SplitMix64};
 use egret_node::am::{Endpoint, MessageError};
 use egret_node::link::LinkError;
 use egret_node::{Links, LinksOptions};
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 
-use super::flood::{CALL, DATA, Fault, Flood, ONE_WAY, Rng};
+use super::flood::{CALL, DATA, Fault, Flood, ONE_WAY};
 use super::heard::{Heard, Notes, listen};
 use super::peer::{Peer, inherited};
 use super::processes::{name, until};
@@ -35,7 +35,7 @@ struct Rounds {
     heard: Arc<Mutex<Heard>>,
     /// Of each process that is killed.
     there: String,
-    rng: Rng,
+    rng: SplitMix64,
     found: Found,
 }
 
@@ -53,7 +53,7 @@ impl Rounds {
         let links = open(fabric, &name(fabric, "floods"), LinksOptions::default());
         let served = links.bundle().register(SERVED, 0).unwrap();
         let (heard, there) = (listen(&served), name(fabric, "dies"));
-        let (rng, found) = (Rng(seed), Found::default());
+        let (rng, found) = (SplitMix64(seed), Found::default());
         Self { fabric, links, served, heard, there, rng, found }
     }
 

@@ -79,7 +79,7 @@ impl<Root: Object> Graph<Root> {
     ///
     /// let path = std::env::temp_dir().join(format!("egret-mapped-{}", std::process::id()));
     /// Graph::new(7_u64).save(&path)?;
-    /// // SAFETY: nobody changes the file while it is mapped.
+    /// // SAFETY: no process changes the file while it is mapped.
     /// let file = unsafe { MappedFile::open(&path) }?;
     /// let graph = Graph::<u64>::from_mapped(file)?;
     /// assert_eq!(*graph.root(), 7);

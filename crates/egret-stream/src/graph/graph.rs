@@ -196,7 +196,7 @@ impl<Root: Object> Graph<Root> {
             && self.store.contains(reference)
     }
 
-    /// Takes an object out, and gives it. References to it lead nowhere from now on; whoever has
+    /// Takes an object out, and gives it. References to it lead nowhere from now on; an object that has
     /// one should drop it, for a graph with such references is refused where it arrives
     /// ([`check`](Self::check) finds them). Slices and texts that it had stay.
     ///

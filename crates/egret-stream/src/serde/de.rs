@@ -173,7 +173,7 @@ struct ElementsLeft<'s, 'a> {
 }
 
 impl<'a> ElementsLeft<'_, 'a> {
-    /// Charges the memory of an element. Whoever collects them may have room for as many again.
+    /// Charges the memory of an element. The collection of them may have room for as many again.
     fn charge<T>(&mut self) -> Result<(), SerdeError> {
         Ok(self.r.charge::<T>(2 * size_of::<T>())?)
     }

@@ -9,20 +9,20 @@ use crate::writer::Writer;
 /// A serializer into a stream.
 pub(super) struct Ser<'s, 'w>(pub(super) &'s mut Writer<'w>);
 
-type Done = Result<(), SerdeError>;
+type SerdeResult = Result<(), SerdeError>;
 
 impl<'s, 'w> Ser<'s, 'w> {
-    fn put<const N: usize>(self, bytes: [u8; N]) -> Done {
+    fn put<const N: usize>(self, bytes: [u8; N]) -> SerdeResult {
         Ok(self.0.array(bytes)?)
     }
 
-    fn copy(self, bytes: &[u8]) -> Done {
+    fn copy(self, bytes: &[u8]) -> SerdeResult {
         self.0.length(bytes.len())?;
         self.0.claim(bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 
-    fn inner<T: Serialize + ?Sized>(self, value: &T) -> Done {
+    fn inner<T: Serialize + ?Sized>(self, value: &T) -> SerdeResult {
         self.0.nested::<T, SerdeError>(|w| value.serialize(Ser(w)))
     }
 
@@ -40,7 +40,7 @@ impl<'s, 'w> Ser<'s, 'w> {
 
 macro_rules! numbers {
     ($($method:ident $type:ident)*) => {$(
-        fn $method(self, value: $type) -> Done {
+        fn $method(self, value: $type) -> SerdeResult {
             self.put(value.to_le_bytes())
         }
     )*};
@@ -61,35 +61,39 @@ impl ser::Serializer for Ser<'_, '_> {
         serialize_i128 i128 serialize_u8 u8 serialize_u16 u16 serialize_u32 u32
         serialize_u64 u64 serialize_u128 u128 serialize_f32 f32 serialize_f64 f64);
 
-    fn serialize_bool(self, value: bool) -> Done {
+    fn serialize_bool(self, value: bool) -> SerdeResult {
         self.put([u8::from(value)])
     }
-    fn serialize_char(self, value: char) -> Done {
+    fn serialize_char(self, value: char) -> SerdeResult {
         self.put(u32::from(value).to_le_bytes())
     }
-    fn serialize_str(self, value: &str) -> Done {
+    fn serialize_str(self, value: &str) -> SerdeResult {
         self.copy(value.as_bytes())
     }
-    fn serialize_bytes(self, value: &[u8]) -> Done {
+    fn serialize_bytes(self, value: &[u8]) -> SerdeResult {
         self.copy(value)
     }
-    fn serialize_none(self) -> Done {
+    fn serialize_none(self) -> SerdeResult {
         self.put([0])
     }
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Done {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> SerdeResult {
         self.0.array([1])?;
         self.inner(value)
     }
-    fn serialize_unit(self) -> Done {
+    fn serialize_unit(self) -> SerdeResult {
         Ok(())
     }
-    fn serialize_unit_struct(self, _: &'static str) -> Done {
+    fn serialize_unit_struct(self, _: &'static str) -> SerdeResult {
         Ok(())
     }
-    fn serialize_unit_variant(self, _: &'static str, tag: u32, _: &'static str) -> Done {
+    fn serialize_unit_variant(self, _: &'static str, tag: u32, _: &'static str) -> SerdeResult {
         self.tag(tag).map(drop)
     }
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Done {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> SerdeResult {
         self.inner(value)
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -98,7 +102,7 @@ impl ser::Serializer for Ser<'_, '_> {
         tag: u32,
         _: &'static str,
         value: &T,
-    ) -> Done {
+    ) -> SerdeResult {
         self.tag(tag)?.inner(value)
     }
     fn serialize_seq(self, len: Option<usize>) -> Result<Self, SerdeError> {
@@ -146,12 +150,12 @@ macro_rules! parts {
         impl ser::$trait for Ser<'_, '_> {
             type Ok = ();
             type Error = SerdeError;
-            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> SerdeResult {
                 let mark: &[u8] = $mark;
                 self.0.claim(mark.len())?.copy_from_slice(mark);
                 Ser(self.0).inner(value)
             }
-            fn end(self) -> Done {
+            fn end(self) -> SerdeResult {
                 Ok(())
             }
         }
@@ -168,14 +172,14 @@ parts! {
 impl ser::SerializeMap for Ser<'_, '_> {
     type Ok = ();
     type Error = SerdeError;
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> SerdeResult {
         self.0.array([0])?;
         Ser(self.0).inner(key)
     }
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> SerdeResult {
         Ser(self.0).inner(value)
     }
-    fn end(self) -> Done {
+    fn end(self) -> SerdeResult {
         Ok(())
     }
 }
@@ -189,10 +193,10 @@ macro_rules! fields {
                 &mut self,
                 _: &'static str,
                 value: &T,
-            ) -> Done {
+            ) -> SerdeResult {
                 Ser(self.0).inner(value)
             }
-            fn end(self) -> Done {
+            fn end(self) -> SerdeResult {
                 Ok(())
             }
         }

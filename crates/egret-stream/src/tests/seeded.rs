@@ -1,6 +1,6 @@
 //! The fuzzers' entrances with seeded inputs: real ones, bent.
 
-use egret_net::rt;
+use egret_net::rt::{self, SplitMix64};
 
 use crate::fuzzing;
 
@@ -12,7 +12,7 @@ fn run(name: &str, entrance: Entrance, rounds: u64) {
     let seeds: Vec<Vec<u8>> =
         fuzzing::seeds().into_iter().filter(|(of, _)| *of == name).map(|(_, seed)| seed).collect();
     seeds.iter().for_each(|seed| entrance(seed));
-    let mut random = Random(1);
+    let mut random = SplitMix64(1);
     for round in 0..rounds {
         let mut input = seeds[random.below(seeds.len())].clone();
         for _ in 0..=random.below(4) {
@@ -23,7 +23,7 @@ fn run(name: &str, entrance: Entrance, rounds: u64) {
     }
 }
 
-fn bend(input: &mut Vec<u8>, random: &mut Random) {
+fn bend(input: &mut Vec<u8>, random: &mut SplitMix64) {
     let at = random.below(input.len() + 1);
     let byte = [0, 1, 2, 4, 127, 255, random.byte()][random.below(7)];
     match (random.below(5), at < input.len()) {
@@ -33,22 +33,6 @@ fn bend(input: &mut Vec<u8>, random: &mut Random) {
         (3, true) => input.truncate(at.max(1)),
         (_, true) => input[at] = byte,
         (_, false) => input.push(byte),
-    }
-}
-
-/// A generator that gives the same numbers everywhere (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).expect("below a usize")
-    }
-
-    fn byte(&mut self) -> u8 {
-        u8::try_from(self.below(256)).expect("below 256")
     }
 }
 

@@ -40,7 +40,7 @@ egret_net::faults! {
         DiedUnheard,
         /// What waits for a channel is not posted when that is open.
         NotPosted,
-        /// A channel that nobody reads any more is kept.
+        /// A channel without a reader is kept.
         Kept,
         /// A graph in parts is taken when the first of them has come.
         Halves,

@@ -23,7 +23,7 @@ type SendOutcome<Root> = Result<(), GivenBack<Option<Box<Graph<Root>>>, RankGrap
 /// A graph that was [posted](super::Graphs::post_send_graph): a future, or to be waited for.
 ///
 /// The graph is sent by itself, after what was posted there before, and is given back if it cannot.
-/// Dropped, it goes all the same, and nobody hears what became of it; unless the graphs are
+/// Dropped, it goes all the same, and the program does not learn what became of it; unless the graphs are
 /// dropped before there is a way to the rank.
 /// [`Receiving`](super::Receiving) has an example.
 #[must_use = "what became of the graph is inside"]

@@ -42,8 +42,8 @@ use crate::rmi::{CallTo, NodeId};
 pub enum CallError<E = Infallible> {
     /// The object's node is gone, or there is no way to it.
     #[error(
-        "node {node} is gone: {why}; the call of {} {}; its objects are gone with it",
-        call.name(), ran(*may_have_run)
+        "node {node} is gone: {why}; the call of {} {}; its objects are gone with it: {}",
+        call.name(), ran(*may_have_run), after_death(*may_have_run)
     )]
     PeerDied {
         /// Which.
@@ -96,7 +96,7 @@ pub enum CallError<E = Infallible> {
     /// The object has another interface than the stub.
     #[error(
         "the stub is one of `{ours}`, and the object has the interface `{theirs}`; the call of {call} has not run; \
-         make a stub of that interface"
+         make a stub of `{theirs}`"
     )]
     OtherInterface {
         /// What the caller takes the object for.
@@ -131,7 +131,7 @@ pub enum CallError<E = Infallible> {
     /// The object's node has as much to do as it takes.
     #[error(
         "node {} takes no more calls of this node now: {} calls and {} bytes of \
-         arguments of whoever comes first, and as much again divided among the nodes of the pool; \
+         arguments in the order in which they come, and as much again divided among the nodes of the pool; \
          the call of {} has not run; have fewer calls under way at once, or try again",
         call.node(), COMMON.calls, COMMON.bytes, call.name()
     )]
@@ -146,7 +146,10 @@ pub enum CallError<E = Infallible> {
         call: CallTo,
     },
     /// The method panicked.
-    #[error("the method {call} panicked: {message}")]
+    #[error(
+        "the method {call} panicked: {message}; it has run in part, and its object stays as the panic left it; \
+         correct the method: its process has printed where it panicked"
+    )]
     Panicked {
         /// With these words.
         message: String,
@@ -233,7 +236,7 @@ pub enum CallError<E = Infallible> {
     /// The name is bound to an object of another interface than that of the stub.
     #[error(
         "the name {name:?} is bound to an object of the interface `{theirs}`, not of `{ours}`; \
-         make a stub of that interface"
+         make a stub of `{theirs}`"
     )]
     NameOfOther {
         /// The name.
@@ -446,6 +449,14 @@ fn late(deadline: Duration, stage: CallStage, may_have_run: bool, call: &CallTo)
             "node {node} did not come to the call of {name} within {deadline:?}, its deadline; it has not \
              run; `with_deadline` of the stub gives calls longer"
         ),
+    }
+}
+
+/// What to do when the node of an object is gone.
+fn after_death(may_have_run: bool) -> &'static str {
+    match may_have_run {
+        true => "find out what the call has done before an object of another node is called",
+        false => "call an object of another node",
     }
 }
 

@@ -52,9 +52,9 @@ egret_net::faults! {
         ServesOthers,
         /// A worker that goes on stays among those that are idle.
         IdleTwice,
-        /// A worker that ends tells nobody of what it was woken for.
+        /// A worker that ends wakes no other for what it was woken for.
         WakeLost,
-        /// A thread that was lent, and does not come or runs one call alone, tells nobody of others.
+        /// A thread that was lent, and does not come or runs one call alone, wakes no worker for the others.
         LentLost,
         /// A call that a thread may not run itself is never left to an idle one in the background.
         NeverLent,

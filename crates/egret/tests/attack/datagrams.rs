@@ -183,7 +183,7 @@ impl Datagrams {
 
     fn draw(&mut self, below: usize) -> usize {
         let most = u64::try_from(below).unwrap();
-        usize::try_from(self.rng.get_or_insert(Rng(7)).up_to(most) - 1).unwrap()
+        usize::try_from(self.rng.get_or_insert(Rng::new(7)).up_to(most) - 1).unwrap()
     }
 
     fn is_one_of(&mut self, every: u64) -> bool {

@@ -55,7 +55,7 @@ pub(crate) fn run() {
         changed: 0,
         cut: None,
         answers_old: false,
-        rng: Rng(0),
+        rng: Rng::new(0),
     };
     let middle = Arc::new(Mutex::new(middle));
     let datagrams = crate::datagrams::start();
@@ -83,7 +83,7 @@ fn carry_out(shared: &Shared, order: &[&str]) -> String {
         }
         ["divert", from] => drop(middle.diverted.remove(from)),
         ["change", every, seed, spared] => {
-            middle.rng = Rng(seed.parse().unwrap());
+            middle.rng = Rng::new(seed.parse().unwrap());
             middle.every = every.parse().unwrap();
             middle.spared = spared.to_owned();
             middle.draw();

@@ -5,7 +5,7 @@
 //! timeout, the end of the guard, or the end of its last process. After a failure the others
 //! have some time of *grace*: they learn of it by themselves, say what they have to say and
 //! end. Then the job is *ending*: everybody was told to end and has until a moment to do so.
-//! After that it is *killed*, again and again until nobody is left.
+//! After that it is *killed*, again and again until no process is left.
 
 #[cfg(test)]
 mod tests;
@@ -228,8 +228,8 @@ impl Supervisor {
         !time.is_zero() && self.running().count() > 0 && !planted(Fault::NoGrace)
     }
 
-    /// Tells people about a failure, unless it is that nobody reads any more: whoever did wants
-    /// no more to read.
+    /// Tells people about a failure, unless the failure is that the output has no reader any more: the
+    /// reader wants no more to read.
     fn tell(&self, what: String) -> Vec<Action> {
         let is_unread = |(_, status)| status == Status::Signal(Signal::PIPE.as_raw());
         match self.first.is_some_and(is_unread) {
@@ -246,9 +246,9 @@ impl Supervisor {
         let Some((_, first)) = self.first else { return true };
         let is_killed = status == Status::Signal(Signal::KILL.as_raw());
         match self.phase {
-            // Nobody was sent anything.
+            // No process was sent a signal.
             JobPhase::Grace { .. } if self.blamed == Some(rank) => true,
-            // Whoever the registry blames was spared TERM, and nobody was sent KILL.
+            // The rank that the registry blames was spared TERM, and no process was sent KILL.
             JobPhase::Ending { .. } if self.blamed == Some(rank) => !status.is_asked(),
             JobPhase::Grace { .. } | JobPhase::Ending { .. } => {
                 is_killed && self.blamed.is_none() && matches!(first, Status::Code(_))
@@ -294,7 +294,7 @@ impl Supervisor {
             JobPhase::Running | JobPhase::Grace { .. } => JobPhase::Ending { kill_at },
             phase => phase,
         };
-        // Whoever failed first is to come to its end undisturbed, for its exit code.
+        // The rank that failed first is to come to its end undisturbed, for its exit code.
         let spare = self.blamed.filter(|rank| self.running[*rank as usize]);
         vec![Action::End { signal: Signal::TERM, spare }]
     }
@@ -365,7 +365,7 @@ impl Supervisor {
         let failed = self.first.map_or(0, |(_, status)| status.code());
         match self.cause {
             JobEndCause::TimedOut if !planted(Fault::TimeoutUntold) => TIMED_OUT,
-            // Whoever had to be killed did not answer; what was asked is the reason.
+            // A process that had to be killed did not answer; the signal that it was sent is the reason.
             JobEndCause::Asked(signal) if failed == KILLED => signalled(signal.as_raw()),
             JobEndCause::GuardGone => KILLED,
             _ => failed,

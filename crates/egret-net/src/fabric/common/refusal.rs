@@ -18,7 +18,7 @@ pub(crate) enum ConnectRefusal {
     #[error("this tag of the service has no listener yet")]
     OtherTag,
     /// The listener has another level.
-    #[error("the listener asks for {0}")]
+    #[error("the listener requires {0}")]
     Reliability(Reliability),
     /// The handshake was not understood, or is of another version.
     #[error("{0}")]

@@ -126,7 +126,7 @@ fn asked(
 }
 
 impl Callee {
-    /// One that nobody has spoken to yet; whether this side would have the bytes of the connection
+    /// One that no caller has spoken to yet; whether this side would have the bytes of the connection
     /// go as they are.
     pub(crate) fn new(credentials: Credentials, is_plain: bool) -> Self {
         Self { talk: StepExchange::new(credentials), turn: Some(CalleeState::Waiting { is_plain }) }

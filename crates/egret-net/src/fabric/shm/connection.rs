@@ -5,11 +5,11 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::context::GONE;
 use super::datapath::DataPath;
 use super::doorbell::DoorbellSleeper;
 use super::eager::{LanePosition, ShmDrain, UndrainedRecords};
 use super::nic_context::{CONTROL, DOORBELL, DOORBELL_FLAGS, ENDED, ShmNicContext};
+use super::transfer_context::GONE;
 use crate::fabric::common::connection_end::{ConnectionEnd, EndedReply};
 use crate::fabric::common::epoll::{self, token};
 use crate::fabric::{Unposted, ViSpec};

@@ -12,7 +12,7 @@
 //! a line that stays in the cache until the peer writes it.
 //!
 //! The counts have a line of their own too, beside how much of the ring this end is done with, for
-//! whoever does not answer. It is written whenever records were taken, which costs little as long
+//! a peer that does not answer. It is written whenever records were taken, which costs little as long
 //! as the peer does not read it: a line that was read has to be fetched back, and a record written
 //! after it waits for that. So it is read when the ring, or the peer's receives, seem to be used
 //! up, and when the peer has been [silent](SILENCE) for a while.
@@ -23,7 +23,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use super::context::{GONE, ISOLATED, TransferContext};
 use super::cooperating::{CooperatingSegments, gate::GatePass};
 use super::doorbell_socket::DoorbellError;
 use super::eager::{EagerLanes, LanePosition, ShmDrain, UndrainedRecords};
@@ -36,6 +35,7 @@ use super::records::{POSTED_WORDS, RingError, RingReceiver, RingSender, Scratch}
 use super::recv::Receiver;
 use super::rendezvous::{ControlMessage, ControlSocketError};
 use super::send::Sender;
+use super::transfer_context::{GONE, ISOLATED, TransferContext};
 use super::wire::{DataPlace, PostedItem};
 use crate::fabric::common::bytes::Malformed;
 use crate::fabric::common::close_reason::CloseReason;

@@ -7,8 +7,8 @@
 //!
 //! * whether an eventfd blocks is a flag that both can change: a peer that clears
 //!   it and fills the counter has the ringer wait in `write` for ever, one that
-//!   clears it and reads the counter has the sleeper wait in `read`. And whoever
-//!   can ring can also read, and takes away what another peer rang;
+//!   clears it and reads the counter has the sleeper wait in `read`. And a peer
+//!   that can ring can also read, and takes away what another peer rang;
 //! * a pipe has two ends, but one lock, which the kernel holds while it copies. A
 //!   peer that reads into memory whose pages never come has the ringer wait for it.
 //!

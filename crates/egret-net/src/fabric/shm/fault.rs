@@ -123,11 +123,11 @@ pub(super) enum Fault {
     GoneUnasked,
     /// A buffer that comes back counts as one of the peer's.
     BackIgnored,
-    /// A hand-over that nobody receives is not looked at.
+    /// A hand-over that the peer does not receive is not looked at.
     UnreceivedForgotten,
     /// A poll that takes messages does not look at returns.
     ReturnsLate,
-    /// A return wakes nobody.
+    /// A return does not wake the owner.
     ReturnSilent,
     /// A hand-over says how many bytes are left where it was.
     HandedLength,

@@ -18,7 +18,7 @@
 //! | `acceptor.rs`, `connector.rs`, `rendezvous/`, `socket.rs` | connections being made: inbound, outbound, and what both sides say |
 //! | `rounds.rs` | which connections a nic looks at, and which rest |
 //! | `connection.rs`, `parts.rs` | a connection, open or ended, and what it is made of |
-//! | `datapath.rs`, `send.rs`, `recv.rs`, `context.rs` | post and poll |
+//! | `datapath.rs`, `send.rs`, `recv.rs`, `transfer_context.rs` | post and poll |
 //! | `eager.rs` | eager messages: the lanes of an end |
 //! | `records/` | rings of records, of which eager and posted messages have their own |
 //! | `wire.rs`, `layout.rs` | what lies where, and how it is written |
@@ -69,7 +69,6 @@ mod acceptor;
 mod block;
 mod connection;
 mod connector;
-mod context;
 mod cooperating;
 mod copy;
 mod datapath;
@@ -101,6 +100,7 @@ mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod transfer_context;
 mod wire;
 
 use super::{Fabric, OpenError};

@@ -20,12 +20,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::io::Errno;
 
-use super::context::GONE;
 use super::fault::{self, Fault, planted};
 use super::foreign::ForeignMemory;
 use super::layout::{CHUNK, CHUNKS, MARK, MARK_AT, REACHES};
 use super::memory::OwnMemory;
 use super::rendezvous::PeerProcess;
+use super::transfer_context::GONE;
 use crate::rt;
 use crate::vi::{Descriptor, PLACED_LEAST, ViError};
 

@@ -9,14 +9,14 @@
 
 use std::collections::BTreeMap;
 
-use super::context::ISOLATED;
-use super::context::{TransferContext, tell};
 use super::cooperating::HandedBuffer;
 use super::fault::{Fault, planted};
 use super::foreign::ForeignMemory;
 use super::layout::{REGIONS_MAX, TRANSFER_MAX};
 use super::records::TakenRecord;
 use super::send::Sender;
+use super::transfer_context::ISOLATED;
+use super::transfer_context::{TransferContext, tell};
 use super::wire::{DataPlace, MESSAGE_AT, PostedItem, copy_message};
 use crate::buf::{Buf, Kind};
 use crate::fabric::common::incoming::{CurrentTransfer, IncomingTransfers};

@@ -11,13 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 
-use super::context::{TransferContext, tell};
 use super::cooperating::{CooperatingSegments, HandedBuffer};
 use super::fault::{self, Fault, planted};
 use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX};
 use super::process_memory;
 use super::records::{self, POSTED_MAX, RingSender, lines_of};
 use super::rendezvous::ControlMessage;
+use super::transfer_context::{TransferContext, tell};
 use super::wire::{DataPlace, INLINE, MESSAGE_AT, PostedItem};
 use crate::buf::Region;
 use crate::fabric::common::counts::ReceiveCounts;

@@ -6,7 +6,7 @@ use std::task::Waker;
 use super::connection::Connection;
 use super::datapath::DataPath;
 use super::node::SimNode;
-use super::wire::{EndId, FrameBody, NodeId, SimFrame};
+use super::wire::{EndId, FrameBody, SimFrame, SimNodeId};
 use super::world::SimWorld;
 use crate::fabric::common::{BACKLOG, ConnectRefusal};
 use crate::fabric::{ConnId, ListenerName, NewConnection, ViSpec};
@@ -16,11 +16,11 @@ use crate::vi::{Hello, Reliability};
 pub(super) struct SimListener {
     pub reliability: Reliability,
     pub wakers: Vec<Waker>,
-    backlog: VecDeque<Caller>,
+    backlog: VecDeque<SimCaller>,
 }
 
 /// An end that asked for a connection: node, its life, and the end there.
-pub(super) type Caller = (NodeId, u32, EndId);
+pub(super) type SimCaller = (SimNodeId, u32, EndId);
 
 impl SimListener {
     pub(super) const fn new(reliability: Reliability) -> Self {
@@ -58,7 +58,7 @@ impl SimWorld {
     /// The oldest caller of a listener is accepted.
     pub(super) fn accept(
         &mut self,
-        node: NodeId,
+        node: SimNodeId,
         key: &ListenerName,
         spec: ViSpec,
     ) -> Option<NewConnection> {
@@ -71,7 +71,7 @@ impl SimWorld {
         Some(self.made(end, peer))
     }
 
-    pub(super) fn made(&self, end: EndId, peer: NodeId) -> NewConnection {
+    pub(super) fn made(&self, end: EndId, peer: SimNodeId) -> NewConnection {
         let mut made = NewConnection::new(ConnId(end), &self.nodes[peer].name);
         made.key = Some(self.nodes[peer].key());
         made
@@ -83,7 +83,7 @@ impl SimNode {
     fn listening(
         &mut self,
         hello: Hello,
-        caller: Caller,
+        caller: SimCaller,
         wakers: &mut Vec<Waker>,
     ) -> Option<ConnectRefusal> {
         let key = (hello.service, hello.tag);

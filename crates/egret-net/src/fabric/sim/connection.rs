@@ -5,7 +5,7 @@
 use super::connector::ConnectAttempt;
 use super::datapath::DataPath;
 use super::eager::SimEager;
-use super::wire::{EndId, NodeId, SimCloseReason};
+use super::wire::{EndId, SimCloseReason, SimNodeId};
 use crate::vi::{Counters, ViError};
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) enum Connection {
     Connecting(Box<ConnectAttempt>),
     Open {
         conn: Box<DataPath>,
-        peer: NodeId,
+        peer: SimNodeId,
         peer_end: EndId,
     },
     /// In the error state, for good.

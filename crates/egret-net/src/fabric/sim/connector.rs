@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::datapath::DataPath;
-use super::wire::{EndId, FrameBody, NodeId, SimCloseReason, SimFrame};
+use super::wire::{EndId, FrameBody, SimCloseReason, SimFrame, SimNodeId};
 use super::world::{SimWorld, WorldEvent};
 use crate::fabric::common::ListenState;
 use crate::fabric::common::connect_retry::ConnectRetry;
@@ -14,7 +14,7 @@ use crate::vi::{ConnectError, Counters, ViError};
 #[derive(Debug)]
 pub(super) struct ConnectAttempt {
     patience: ConnectRetry,
-    peer: NodeId,
+    peer: SimNodeId,
     hello: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ const RETRY_MIN: Duration = Duration::from_millis(1);
 
 impl SimWorld {
     /// Begins to connect.
-    pub(super) fn connect(&mut self, node: NodeId, request: ConnectRequest) {
+    pub(super) fn connect(&mut self, node: SimNodeId, request: ConnectRequest) {
         self.seen = self.now;
         let peer = self.node(&request.to.host);
         let patience = ConnectRetry::new(request, self.now, RETRY_MIN);
@@ -34,7 +34,7 @@ impl SimWorld {
     }
 
     /// Sends a connection request, and schedules its repetition; or gives up.
-    pub(super) fn request_connection(&mut self, node: NodeId, end: EndId) {
+    pub(super) fn request_connection(&mut self, node: SimNodeId, end: EndId) {
         let now = self.now;
         let Some(Connection::Connecting(attempt)) = self.nodes[node].ends.get_mut(&end) else {
             return;
@@ -55,7 +55,7 @@ impl SimWorld {
     }
 
     /// Gives up an attempt whose host was not found, or did not accept.
-    fn give_up_connecting(&mut self, node: NodeId, end: EndId) {
+    fn give_up_connecting(&mut self, node: SimNodeId, end: EndId) {
         let Some(Connection::Connecting(attempt)) = self.nodes[node].ends.get(&end) else { return };
         let is_known = self.nodes[attempt.peer].is_known();
         let Some(Connection::Connecting(attempt)) = self.nodes[node].ends.get_mut(&end) else {
@@ -69,7 +69,7 @@ impl SimWorld {
     /// Settles what was promised to a connector that fails.
     pub(super) fn settle_connect(
         &mut self,
-        node: NodeId,
+        node: SimNodeId,
         end: EndId,
         result: Result<NewConnection, ConnectError>,
     ) {

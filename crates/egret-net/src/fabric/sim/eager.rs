@@ -4,7 +4,7 @@
 //! They travel as items of the reliable stream, which overtake a message that waits for a
 //! receive, or as datagrams. Each has its position in its lane with it. How far was drained is one
 //! of the counts of every frame; a sender that wants to know asks, as for anything else that the
-//! peer owes. Whoever asks says how far it has sent: at the unreliable level what is not here by
+//! peer owes. The sender that asks says how far it has sent: at the unreliable level what is not here by
 //! then is lost, or was overtaken.
 
 use std::collections::VecDeque;

@@ -31,6 +31,18 @@
 //! assert!(matches!(refused, ConnectError::NotListening { .. }), "{refused}");
 //! assert_eq!(sim.elapsed().as_secs(), 2);
 //! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `nic.rs`, `machine.rs` | a nic, which belongs to a node |
+//! | `world.rs`, `node.rs`, `deferred.rs` | the world, which drives all nics: its nodes, its clock, its events |
+//! | `rules.rs`, `rng.rs` | what the network does to frames |
+//! | `threads.rs` | threads, of which one runs at a time |
+//! | `seeds.rs`, `trace.rs` | runs over many seeds, and the report of one that fails |
+//! | `acceptor.rs`, `connector.rs` | inbound and outbound connections that are being made |
+//! | `connection.rs` | a connection, being made, open or over |
+//! | `datapath.rs`, `send.rs`, `recv.rs`, `eager.rs` | post and arrive, without clock or I/O |
+//! | `wire.rs` | what travels between nodes |
 
 mod acceptor;
 mod connection;
@@ -40,6 +52,7 @@ mod deferred;
 mod eager;
 mod fault;
 mod machine;
+mod nic;
 mod node;
 mod recv;
 mod rng;
@@ -127,15 +140,7 @@ impl Fabric for SimFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        options.checked_secret()?;
-        let host = &options.host;
-        let machine = self.with(|world| {
-            let node = world.node(host);
-            let is_taken = std::mem::replace(&mut world.nodes[node].up, true);
-            (!is_taken).then(|| SimMachine::new(self, world, node))
-        });
-        let taken = || OpenError::Taken { host: host.to_owned() };
-        machine.map(|machine| Nic::new(Box::new(machine), options.wait)).ok_or_else(taken)
+        Ok(Nic::new(Box::new(nic::open(self, options)?), options.wait))
     }
 }
 

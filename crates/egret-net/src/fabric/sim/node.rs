@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::acceptor::{Caller, SimListener};
+use super::acceptor::{SimCaller, SimListener};
 use super::connection::Connection;
-use super::wire::{EndId, NodeId, SimCloseReason};
+use super::wire::{EndId, SimCloseReason, SimNodeId};
 use super::world::SimWorld;
 use crate::fabric::ListenerName;
 use crate::vi::{ConnectError, Keys, PublicKey, ViError};
@@ -28,7 +28,7 @@ pub(super) struct SimNode {
     pub came: VecDeque<WindowDelivery>,
     pub listeners: BTreeMap<ListenerName, SimListener>,
     /// Accepted callers and their ends: a repeated request gets the same answer.
-    pub accepted: BTreeMap<Caller, EndId>,
+    pub accepted: BTreeMap<SimCaller, EndId>,
     next_end: EndId,
 }
 
@@ -62,7 +62,7 @@ impl SimNode {
 
 impl SimWorld {
     /// The node is gone at once, without a word to anyone.
-    pub(super) fn crash(&mut self, node: NodeId) {
+    pub(super) fn crash(&mut self, node: SimNodeId) {
         // Dead first: what its ends say to their peers as they fail goes nowhere.
         self.nodes[node].up = false;
         let ends: Vec<EndId> = self.nodes[node].ends.keys().copied().collect();
@@ -89,7 +89,7 @@ impl SimWorld {
 }
 
 impl SimNode {
-    /// The key of its nic in this life. Nobody proves it: nobody lies in a simulated world.
+    /// The key of its nic in this life. It is not proven: no peer is hostile in a simulated world.
     pub(super) fn key(&self) -> PublicKey {
         let mut hash = Sha256::new();
         hash.update(self.life.to_le_bytes());

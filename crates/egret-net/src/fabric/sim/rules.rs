@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::rng::Rng;
-use super::wire::NodeId;
+use super::wire::SimNodeId;
 use crate::rt::Instant;
 
 /// How one direction of a link behaves. Chances are between 0 and 1.
@@ -55,10 +55,10 @@ pub(super) struct FrameFate {
 #[derive(Debug, Default)]
 pub(super) struct NetworkRules {
     default: LinkRules,
-    links: BTreeMap<(NodeId, NodeId), LinkRules>,
+    links: BTreeMap<(SimNodeId, SimNodeId), LinkRules>,
     /// When a link's last frame will have left.
-    busy: BTreeMap<(NodeId, NodeId), Instant>,
-    cuts: BTreeSet<(NodeId, NodeId)>,
+    busy: BTreeMap<(SimNodeId, SimNodeId), Instant>,
+    cuts: BTreeSet<(SimNodeId, SimNodeId)>,
 }
 
 impl NetworkRules {
@@ -67,12 +67,12 @@ impl NetworkRules {
         self.links.values_mut().for_each(change);
     }
 
-    pub(super) fn set(&mut self, from: NodeId, to: NodeId, change: impl Fn(&mut LinkRules)) {
+    pub(super) fn set(&mut self, from: SimNodeId, to: SimNodeId, change: impl Fn(&mut LinkRules)) {
         let default = self.default;
         change(self.links.entry((from, to)).or_insert(default));
     }
 
-    pub(super) fn cut(&mut self, from: NodeId, to: NodeId) {
+    pub(super) fn cut(&mut self, from: SimNodeId, to: SimNodeId) {
         self.cuts.insert((from, to));
     }
 
@@ -83,7 +83,7 @@ impl NetworkRules {
     /// Decides what becomes of a frame that leaves now. `None`: it is lost.
     pub(super) fn fate(
         &mut self,
-        (from, to): (NodeId, NodeId),
+        (from, to): (SimNodeId, SimNodeId),
         bytes: u64,
         now: Instant,
         rng: &mut Rng,

@@ -12,17 +12,17 @@ use crate::fabric::common::ConnectRefusal;
 use crate::vi::{AccessError, Lane, RemoteSlice, ViError};
 
 /// Index of a node in its world.
-pub(super) type NodeId = usize;
+pub(super) type SimNodeId = usize;
 /// One end of a connection, on its node. Never used twice.
 pub(super) type EndId = u64;
 
 #[derive(Debug, Clone)]
 pub(super) struct SimFrame {
-    pub from: NodeId,
+    pub from: SimNodeId,
     /// Which life of the sender sent it: a restart does not answer for the dead.
     pub from_life: u32,
     pub from_end: EndId,
-    pub to: NodeId,
+    pub to: SimNodeId,
     /// `None` while the connector does not know it.
     pub to_end: Option<EndId>,
     pub body: FrameBody,

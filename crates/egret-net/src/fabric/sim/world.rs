@@ -15,7 +15,7 @@ use super::rng::Rng;
 use super::rules::NetworkRules;
 use super::threads::Threads;
 use super::trace::{Trace, TraceEntry};
-use super::wire::{EndId, FrameBody, NodeId, SimCloseReason, SimFrame};
+use super::wire::{EndId, FrameBody, SimCloseReason, SimFrame, SimNodeId};
 use crate::rt::Instant;
 use crate::vi::{DrainId, ViError, ViId};
 
@@ -56,17 +56,17 @@ pub(super) enum WorldEvent {
     },
     /// Timer of an end.
     Ring {
-        node: NodeId,
+        node: SimNodeId,
         end: EndId,
     },
     /// A message moves from the fabric to the program.
     Place {
-        node: NodeId,
+        node: SimNodeId,
         end: EndId,
     },
     /// A connector asks again, or gives up.
     RetryConnect {
-        node: NodeId,
+        node: SimNodeId,
         end: EndId,
     },
     Plan(ScheduledAction),
@@ -103,7 +103,7 @@ impl SimWorld {
     }
 
     /// The node's index; a name never heard of gets one, and is not up.
-    pub(super) fn node(&mut self, name: &str) -> NodeId {
+    pub(super) fn node(&mut self, name: &str) -> SimNodeId {
         self.nodes.iter().position(|node| &*node.name == name).unwrap_or_else(|| {
             self.nodes.push(SimNode::new(name));
             self.nodes.len() - 1
@@ -115,13 +115,13 @@ impl SimWorld {
     /// # Panics
     ///
     /// If none has: a fault for a node that is not there tests nothing.
-    pub(super) fn known(&self, name: &str) -> NodeId {
+    pub(super) fn known(&self, name: &str) -> SimNodeId {
         let found = self.nodes.iter().position(|node| &*node.name == name);
         found.unwrap_or_else(|| panic!("no node is called {name:?}"))
     }
 
     /// Puts something into the trace that is not a frame.
-    pub(super) fn note(&mut self, what: &'static str, from: NodeId, to: NodeId) {
+    pub(super) fn note(&mut self, what: &'static str, from: SimNodeId, to: SimNodeId) {
         self.trace.add(TraceEntry { at: self.now, from, to, what, number: 0 });
     }
 
@@ -213,7 +213,7 @@ impl SimWorld {
         }
     }
 
-    fn body_arrives(&mut self, node: NodeId, end: EndId, frame: SimFrame) {
+    fn body_arrives(&mut self, node: SimNodeId, end: EndId, frame: SimFrame) {
         let known = self.nodes[node].ends.get(&end);
         let farewell = match known {
             Some(Connection::Open { .. }) => {
@@ -232,7 +232,7 @@ impl SimWorld {
     /// that is gone is left alone.
     pub(super) fn with_end<R>(
         &mut self,
-        node: NodeId,
+        node: SimNodeId,
         end: EndId,
         call: impl FnOnce(&mut DataPath, &mut EndOutput<'_>) -> Result<R, ViError>,
     ) -> Option<R> {
@@ -283,7 +283,7 @@ impl SimWorld {
     /// The next eager message for a drain of a node: the ends take turns.
     pub(super) fn next_eager(
         &mut self,
-        node: NodeId,
+        node: SimNodeId,
         drain: DrainId,
     ) -> Option<(EndId, ViId, EagerRecord)> {
         self.seen = self.now;
@@ -315,7 +315,7 @@ impl SimWorld {
     /// Puts an end into the error state for good, and tells the peer.
     pub(super) fn end_with(
         &mut self,
-        node: NodeId,
+        node: SimNodeId,
         end: EndId,
         why: ViError,
         farewell: SimCloseReason,
@@ -338,9 +338,9 @@ impl SimWorld {
     /// Puts a frame on its link.
     pub(super) fn send(
         &mut self,
-        from: NodeId,
+        from: SimNodeId,
         from_end: EndId,
-        to: NodeId,
+        to: SimNodeId,
         to_end: Option<EndId>,
         body: FrameBody,
     ) {

@@ -16,9 +16,9 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 
 use super::fault::{self, Fault, planted};
 use super::handshake::{HandshakeFailure, advance_handshake, say};
+use super::nic_context::{ACCEPTOR, HANDSHAKE};
 use super::socket::{TcpSocket, is_later};
 use super::stream::ByteStream;
-use super::token::{ACCEPTOR, HANDSHAKE};
 use crate::fabric::common::epoll::{self, token};
 use crate::fabric::common::{self, ConnectRefusal, RejectionLog};
 use crate::fabric::handshake::{

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 
 use super::datapath::TcpClosing;
 use super::fault::{Fault, planted};
+use super::nic_context::CLOSING;
 use super::socket::is_later;
 use super::stream::StreamReadError;
-use super::token::CLOSING;
 use crate::fabric::common::epoll::token;
 use crate::rt::Instant;
 

@@ -5,9 +5,8 @@
 use rustix::io::Errno;
 
 use super::datapath::{DataPath, EndedConnection, TcpClosing};
-use super::driver::TcpNic;
+use super::nic_context::{CONNECTION, TcpNicContext};
 use super::send::Flushed;
-use super::token::CONNECTION;
 use crate::fabric::Unposted;
 use crate::fabric::common::connection_end::ConnectionEnd;
 use crate::fabric::common::eager::{self, EagerEnd};
@@ -50,13 +49,13 @@ impl Connection {
     }
 
     /// Has epoll watch the socket.
-    pub(super) fn watch(&mut self, fixed: &TcpNic) -> Result<(), Errno> {
+    pub(super) fn watch(&mut self, fixed: &TcpNicContext) -> Result<(), Errno> {
         let Some(conn) = self.end.open() else { return Ok(()) };
         conn.stream.watch(&fixed.set, token(CONNECTION, self.id), conn.flags())
     }
 
     /// Stops watching the socket.
-    pub(super) fn unwatch(&mut self, fixed: &TcpNic) {
+    pub(super) fn unwatch(&mut self, fixed: &TcpNicContext) {
         if let Some(conn) = self.end.open() {
             conn.stream.forget(&fixed.set);
         }
@@ -67,7 +66,7 @@ impl Connection {
     pub(super) fn post(
         &mut self,
         posted: Posted,
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         notices: &mut Notices,
     ) -> Result<bool, Unposted> {
         let (conn, posted) = self.end.admit(posted)?;
@@ -82,7 +81,7 @@ impl Connection {
     #[inline]
     pub(super) fn poll(
         &mut self,
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         notices: &mut Notices,
         staging: &mut [u8],
     ) -> ConnectionPoll {
@@ -103,7 +102,7 @@ impl Connection {
     pub(super) fn take_first(
         &mut self,
         bytes: &[u8],
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         notices: &mut Notices,
         staging: &mut [u8],
     ) {
@@ -114,7 +113,7 @@ impl Connection {
     /// over.
     pub(super) fn push(
         &mut self,
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         notices: &mut Notices,
         thorough: bool,
     ) -> Option<Flushed> {
@@ -128,7 +127,7 @@ impl Connection {
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         notices: &mut Notices,
     ) -> (Result<Position, PostError>, bool) {
         let conn = match self.end.live() {
@@ -153,13 +152,13 @@ impl Connection {
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
     ) -> Option<(Position, bool)> {
         self.end.open()?.try_send(lane, tag, parts, &fixed.keys)
     }
 
     /// Writes eager messages that wait for a batch: the program has given them away.
-    pub(super) fn write_eager(&mut self, fixed: &TcpNic) {
+    pub(super) fn write_eager(&mut self, fixed: &TcpNicContext) {
         if let Some(conn) = self.end.open()
             && !conn.sender.eager.is_alone()
             && conn.sender.has_more()
@@ -170,7 +169,12 @@ impl Connection {
     }
 
     /// How much of a lane has arrived, and whether the nic has something to do.
-    pub(super) fn arrived(&mut self, lane: Lane, asked: bool, fixed: &TcpNic) -> (Position, bool) {
+    pub(super) fn arrived(
+        &mut self,
+        lane: Lane,
+        asked: bool,
+        fixed: &TcpNicContext,
+    ) -> (Position, bool) {
         match (self.end.open(), &self.left) {
             (Some(conn), _) => conn.arrived(lane, asked, &fixed.keys),
             (None, Some(left)) => (left.arrived[lane as usize], false),
@@ -199,7 +203,7 @@ impl Connection {
         drain: DrainId,
         left: &mut usize,
         sink: &mut Sink<'_>,
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         notices: &mut Notices,
     ) -> Option<DrainOutcome> {
         let Some(conn) = self.end.open() else { return self.drain_left(drain, left, sink) };

@@ -10,11 +10,10 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::datapath::DataPath;
-use super::driver::TcpNic;
 use super::handshake::{HandshakeFailure, advance_handshake};
+use super::nic_context::{CONNECTOR, TcpNicContext};
 use super::socket::TcpSocket;
 use super::stream::ByteStream;
-use super::token::CONNECTOR;
 use crate::fabric::ConnectRequest;
 use crate::fabric::common::connect_retry::{ConnectRetry, UNRESOLVED};
 use crate::fabric::common::epoll::{self, token};
@@ -63,7 +62,7 @@ impl Connector {
     /// Begins an attempt if one is due, or gives up.
     pub(super) fn tick(
         &mut self,
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         id: u64,
         now: Instant,
     ) -> ConnectOutcome<TcpConnected> {
@@ -127,7 +126,7 @@ impl Connector {
     /// Looks whether there is an answer.
     pub(super) fn poll(
         &mut self,
-        fixed: &TcpNic,
+        fixed: &TcpNicContext,
         id: u64,
         now: Instant,
     ) -> ConnectOutcome<TcpConnected> {

@@ -6,8 +6,6 @@
 //! Repeated names: `Driver`, one in each fabric.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
@@ -17,21 +15,19 @@ use super::closing::TcpClosings;
 use super::connection::{Connection, ConnectionPoll};
 use super::connector::Connector;
 use super::datapath::DataPath;
+use super::nic_context::{ACCEPTOR, CONNECTION, CONNECTOR, HANDSHAKE, TcpNicContext};
 use super::rounds::ActiveConnection;
 use super::send::Flushed;
-use super::token::{ACCEPTOR, CONNECTION, CONNECTOR, HANDSHAKE};
 use crate::fabric::common::epoll::{self, SPACE, ready};
 use crate::fabric::common::{ConnectOutcome, ConnectionTable, Listeners, PollTimer, connectors};
-use crate::fabric::handshake::Credentials;
-use crate::fabric::seal;
 use crate::fabric::{After, ConnId, ConnectRequest, NewConnection, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{ConnectError, Keys, PublicKey, ViError, Wait};
+use crate::vi::{ConnectError, ViError, Wait};
 
 /// A nic.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pub fixed: TcpNic,
+    pub fixed: TcpNicContext,
     /// `None` when the nic is down.
     pub acceptor: Option<Acceptor>,
     pub links: ConnectionTable<u64, Connection>,
@@ -60,53 +56,6 @@ pub(super) struct Driver {
     spare: Vec<u64>,
 }
 
-/// The part of a nic that does not change.
-#[derive(Debug)]
-pub(super) struct TcpNic {
-    pub host: String,
-    pub keys: Arc<Keys>,
-    /// The epoll set of all sockets.
-    pub set: Arc<OwnedFd>,
-    pub credentials: Credentials,
-    /// What connections are sealed by.
-    pub seal: TestSeal,
-}
-
-impl TcpNic {
-    /// The key that this nic proves in handshakes.
-    pub(super) const fn key(&self) -> PublicKey {
-        self.credentials.key()
-    }
-}
-
-/// Keys for the connections of a nic that replace those of their handshakes, in tests.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct TestSeal {
-    /// Whether fixed keys seal them, for tests.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub is_fixed: bool,
-}
-
-impl TestSeal {
-    /// The keys of a connection that this side has asked for.
-    pub(super) fn keys_of_caller(self) -> Option<seal::SealKeys> {
-        #[cfg(any(test, feature = "fuzzing"))]
-        if self.is_fixed {
-            return Some(super::scripted_peer::keys_of_caller());
-        }
-        None
-    }
-
-    /// The keys of a connection that the other side has asked for.
-    pub(super) fn keys_of_callee(self) -> Option<seal::SealKeys> {
-        #[cfg(any(test, feature = "fuzzing"))]
-        if self.is_fixed {
-            return Some(super::scripted_peer::keys_of_callee());
-        }
-        None
-    }
-}
-
 /// Polls between two looks at epoll, if there are connections that it alone reports.
 const SET_EVERY: u32 = 16;
 /// Bytes that are read at once if their place is not known: many small messages, and
@@ -114,7 +63,7 @@ const SET_EVERY: u32 = 16;
 const STAGING: usize = 16 << 10;
 
 impl Driver {
-    pub(super) fn new(fixed: TcpNic, acceptor: Acceptor, wait: Wait) -> Self {
+    pub(super) fn new(fixed: TcpNicContext, acceptor: Acceptor, wait: Wait) -> Self {
         Self {
             fixed,
             acceptor: Some(acceptor),

@@ -8,7 +8,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `machine.rs`, `driver.rs`, `token.rs` | the nic, and its progress |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `nic_context.rs` | the nic, and its progress |
 //! | `rounds.rs` | which connections a nic reads, and which are left to epoll |
 //! | `acceptor.rs`, `connector.rs`, `handshake.rs` | inbound and outbound connections that are being made |
 //! | `connection.rs` | a connection, open or closed |
@@ -52,6 +52,7 @@ pub mod fuzzing;
 mod handshake;
 mod machine;
 mod nic;
+mod nic_context;
 mod recv;
 mod rounds;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -63,7 +64,6 @@ mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod token;
 mod wire;
 
 use super::{Fabric, OpenError};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 
 use super::acceptor::Acceptor;
-use super::driver::{Driver, TcpNic};
-use super::token::ACCEPTOR;
+use super::driver::Driver;
+use super::nic_context::{ACCEPTOR, TcpNicContext, TestSeal};
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
 use crate::fabric::common::epoll::{self, token};
@@ -21,10 +21,10 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     epoll::watch(&set, acceptor.fd(), token(ACCEPTOR, 0), EventFlags::IN)
         .map_err(OpenError::refused(options))?;
     #[cfg(test)]
-    let seal = super::driver::TestSeal { is_fixed: super::tests::is_sealed() };
+    let seal = TestSeal { is_fixed: super::tests::is_sealed() };
     #[cfg(not(test))]
-    let seal = super::driver::TestSeal::default();
-    let fixed = TcpNic { host, keys: Arc::default(), set, credentials, seal };
+    let seal = TestSeal::default();
+    let fixed = TcpNicContext { host, keys: Arc::default(), set, credentials, seal };
     Ok(Driver::new(fixed, acceptor, options.wait))
 }
 

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use rustix::net::SocketAddrAny;
+use tracing::trace;
 
 use super::connection::{Connection, Protection};
-use super::driver::{Driver, GroupMembership, UdpNic};
+use super::driver::{Driver, GroupMembership};
+use super::nic_context::UdpNicContext;
 use super::sealed;
 use super::socket::{UNDELIVERED_AT_ONCE, UndeliveredDatagram};
 use super::wire::{ConnectionNumber, GoodbyeReason, SIGNATURE, UdpDatagram, UdpHead, UdpPiece};
@@ -14,25 +16,56 @@ use crate::fabric::seal::{SealError, TAG};
 use crate::fabric::{After, ConnId, DATAGRAM_HEAD};
 use crate::vi::ViError;
 
-/// Counts of datagrams that were dropped, by reason.
+/// Counts of datagrams that were dropped, by [reason](DropReason). The log has them at the level `trace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct DroppedDatagrams {
-    /// Not a datagram of egret, or not for this kind of socket.
     pub garbage: u64,
-    /// To a number that no connection has here.
     pub unknown: u64,
-    /// To the number of a connection, from an address that is not its peer's.
     pub strangers: u64,
-    /// Handshake steps without their token.
     pub tokenless: u64,
-    /// To a group, and not signed by a member.
     pub unsigned: u64,
-    /// To a sealed connection, and not sealed.
     pub unsealed: u64,
-    /// Sealed, and not by the peer, or changed on the way.
     pub forged: u64,
-    /// Sealed, and received before, or too old to tell.
     pub repeated: u64,
+}
+
+/// Why a datagram was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DropReason {
+    /// Not a datagram of egret, or not for this kind of socket.
+    Garbage,
+    /// To a number that no connection has here.
+    Unknown,
+    /// To the number of a connection, from an address that is not its peer's.
+    Stranger,
+    /// A handshake step without its token.
+    Tokenless,
+    /// To a group, and not signed by a member.
+    Unsigned,
+    /// To a sealed connection, and not sealed.
+    Unsealed,
+    /// Sealed, and not by the peer, or changed on the way.
+    Forged,
+    /// Sealed, and received before, or too old to tell.
+    Repeated,
+}
+
+impl DroppedDatagrams {
+    #[cold]
+    fn count(&mut self, why: DropReason) {
+        let count = match why {
+            DropReason::Garbage => &mut self.garbage,
+            DropReason::Unknown => &mut self.unknown,
+            DropReason::Stranger => &mut self.strangers,
+            DropReason::Tokenless => &mut self.tokenless,
+            DropReason::Unsigned => &mut self.unsigned,
+            DropReason::Unsealed => &mut self.unsealed,
+            DropReason::Forged => &mut self.forged,
+            DropReason::Repeated => &mut self.repeated,
+        };
+        *count += 1;
+        trace!("udp: a datagram was dropped: {why:?} ({count} of that reason so far)");
+    }
 }
 
 /// The range of the bytes for a window, and their connection.
@@ -60,7 +93,7 @@ impl Driver {
             Ok(datagram) => {
                 self.handle(&datagram, Protection::Plain, from, after);
             }
-            Err(_) => self.tally.garbage += 1,
+            Err(_) => self.tally.count(DropReason::Garbage),
         }
     }
 
@@ -90,7 +123,7 @@ impl Driver {
                     return (len, None);
                 }
             }
-            Err(_) => self.tally.garbage += 1,
+            Err(_) => self.tally.count(DropReason::Garbage),
         }
         (bytes.len(), None)
     }
@@ -122,7 +155,7 @@ impl Driver {
                 self.handle(&datagram, Protection::Sealed, from, after);
             }
             // A correct peer seals nothing else.
-            _ => self.tally.garbage += 1,
+            _ => self.tally.count(DropReason::Garbage),
         }
         Ok(None)
     }
@@ -140,15 +173,17 @@ impl Driver {
             return Err(UnknownConnection);
         };
         if !link.is_at(at) {
-            self.tally.strangers += 1;
+            self.tally.count(DropReason::Stranger);
             return Err(UnknownConnection);
         }
         let tally = &mut self.tally;
         match link.open(bytes) {
             Some(Ok(())) => return Ok(true),
-            Some(Err(SealError::Repeated | SealError::Old)) => tally.repeated += 1,
-            Some(Err(SealError::Forged | SealError::Far | SealError::Worn)) => tally.forged += 1,
-            None => tally.garbage += 1,
+            Some(Err(SealError::Repeated | SealError::Old)) => tally.count(DropReason::Repeated),
+            Some(Err(SealError::Forged | SealError::Far | SealError::Worn)) => {
+                tally.count(DropReason::Forged);
+            }
+            None => tally.count(DropReason::Garbage),
         }
         Ok(false)
     }
@@ -169,12 +204,12 @@ impl Driver {
         }
         let link = self.links.open.get_mut(&to)?;
         if !link.accepts(protection) {
-            self.tally.unsealed += 1;
+            self.tally.count(DropReason::Unsealed);
             return None;
         }
         link.hear();
         if !link.is_windowed() {
-            self.tally.garbage += 1;
+            self.tally.count(DropReason::Garbage);
             return None;
         }
         Some(ConnId(to.0))
@@ -218,7 +253,7 @@ impl Driver {
         let Self { links, acceptor, tally, .. } = self;
         match links.open.get_mut(&to) {
             Some(link) if link.is_at(from) && !link.accepts(protection) => {
-                tally.unsealed += 1;
+                tally.count(DropReason::Unsealed);
                 None
             }
             Some(link) if link.is_at(from) => {
@@ -226,7 +261,7 @@ impl Driver {
                 Some(link)
             }
             _ => {
-                tally.strangers += 1;
+                tally.count(DropReason::Stranger);
                 None
             }
         }
@@ -238,7 +273,7 @@ impl Driver {
         if self.connectors.contains_key(&to) {
             return;
         }
-        self.tally.unknown += 1;
+        self.tally.count(DropReason::Unknown);
         match self.closings.answer(to, from).filter(|handle| handle.len() <= heard) {
             Some(handle) => say(&self.fixed, from, handle),
             None => say(&self.fixed, from, UdpHead::unknown(to).bytes()),
@@ -260,7 +295,7 @@ impl Driver {
         match SocketAddr::try_from(from.clone()) {
             Ok(from) => self.handle_control(datagram, protection, from, after),
             Err(_) => {
-                self.tally.garbage += 1;
+                self.tally.count(DropReason::Garbage);
                 false
             }
         }
@@ -304,7 +339,7 @@ impl Driver {
             | UdpDatagram::Window { .. }
             | UdpDatagram::Sealed { .. }
             | UdpDatagram::Group { .. } => {
-                self.tally.garbage += 1;
+                self.tally.count(DropReason::Garbage);
                 return false;
             }
         }
@@ -319,7 +354,9 @@ impl Driver {
         after: &mut After,
     ) {
         match self.links.open.get(&to) {
-            Some(link) if link.is_at(from) && !link.accepts(protection) => self.tally.unsealed += 1,
+            Some(link) if link.is_at(from) && !link.accepts(protection) => {
+                self.tally.count(DropReason::Unsealed);
+            }
             Some(link) if link.is_at(from) => {
                 let why = match why {
                     GoodbyeReason::Closed => ViError::ClosedByPeer,
@@ -328,7 +365,7 @@ impl Driver {
                 self.acceptor.settled(link.at, link.to);
                 self.end(to, &why, after);
             }
-            Some(_) => self.tally.strangers += 1,
+            Some(_) => self.tally.count(DropReason::Stranger),
             // No answer: two sides would answer each other for ever.
             None => self.acceptor.left(from, to),
         }
@@ -340,7 +377,7 @@ impl Driver {
         } else if let Some(connector) = self.connectors.get_mut(&number) {
             connector.forgotten(from, &self.fixed.socket);
         } else {
-            self.tally.unknown += 1;
+            self.tally.count(DropReason::Unknown);
         }
     }
 
@@ -348,7 +385,9 @@ impl Driver {
     /// ends by silence if that is true.
     fn end_unless_sealed(&mut self, own: ConnectionNumber, why: &ViError, after: &mut After) {
         match self.links.open.get(&own) {
-            Some(link) if !link.accepts(Protection::Plain) => self.tally.unsealed += 1,
+            Some(link) if !link.accepts(Protection::Plain) => {
+                self.tally.count(DropReason::Unsealed);
+            }
             _ => self.end(own, why, after),
         }
     }
@@ -367,7 +406,7 @@ impl Driver {
         ) {
             Ok(Some(visitor)) => self.listeners.arrived(visitor, after),
             Ok(None) => {}
-            Err(_) => self.tally.tokenless += 1,
+            Err(_) => self.tally.count(DropReason::Tokenless),
         }
     }
 
@@ -400,7 +439,7 @@ fn number_in(bytes: &[u8]) -> Option<ConnectionNumber> {
     Some(ConnectionNumber(u64::from_le_bytes(number.try_into().ok()?)))
 }
 
-fn say(fixed: &UdpNic, to: SocketAddr, bytes: &[u8]) {
+fn say(fixed: &UdpNicContext, to: SocketAddr, bytes: &[u8]) {
     let _ = fixed.socket.send_small(&to.into(), bytes);
 }
 
@@ -418,7 +457,7 @@ impl GroupMembership {
     ) -> Option<(u64, UdpPiece<'a>)> {
         let Ok(UdpDatagram::Group { group, from, signature, piece }) = UdpDatagram::decode(bytes)
         else {
-            tally.garbage += 1;
+            tally.count(DropReason::Garbage);
             return None;
         };
         if group != self.seal.group || from == self.seal.from {
@@ -426,7 +465,7 @@ impl GroupMembership {
         }
         let signed = &bytes[..bytes.len() - signature.map_or(0, |_| SIGNATURE)];
         if !self.seal.admits(signed, signature) {
-            tally.unsigned += 1;
+            tally.count(DropReason::Unsigned);
             return None;
         }
         Some((from, piece))

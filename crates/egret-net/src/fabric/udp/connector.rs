@@ -57,7 +57,7 @@ impl UdpAttempt {
     }
 
     /// Says the step that is due, again if it was said before. Without a token nothing is said but
-    /// that somebody starts a handshake: whoever listens could say an opening first that is shown too early, and
+    /// that somebody starts a handshake: a listener on the way could send an opening first that is shown too early, and
     /// an opening is answered once.
     fn say(&mut self, at: SocketAddr, socket: &DatagramSocket) {
         let Some(caller) = &mut self.caller else { return };

@@ -5,7 +5,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,38 +20,22 @@ use super::connector::{Connector, UdpConnected};
 use super::datapath::DataPath;
 use super::group::GroupSeal;
 use super::keep_alive::KEEP_ALIVE_TICK;
+use super::nic_context::UdpNicContext;
 use super::socket::DatagramSocket;
 use super::wire::ConnectionNumber;
 use crate::fabric::common::{
     ConnectOutcome, ConnectionTable, Listeners, PollTimer, connectors, epoll,
 };
-use crate::fabric::handshake::{Credentials, Session};
+use crate::fabric::handshake::Session;
 use crate::fabric::place::PeerAddress;
 use crate::fabric::{After, ConnId, ConnectRequest, DatagramEvent, NewConnection, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, KeyError, Keys, PublicKey, Reliability, ViError};
-
-/// The part of a nic that does not change.
-#[derive(Debug)]
-pub(super) struct UdpNic {
-    pub host: String,
-    pub keys: Arc<Keys>,
-    pub socket: Arc<DatagramSocket>,
-    pub set: Arc<OwnedFd>,
-    pub credentials: Credentials,
-}
-
-impl UdpNic {
-    /// The key that this nic proves in handshakes.
-    pub(super) const fn key(&self) -> PublicKey {
-        self.credentials.key()
-    }
-}
+use crate::vi::{ConnectError, KeyError, Reliability, ViError};
 
 /// A nic.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pub fixed: UdpNic,
+    pub fixed: UdpNicContext,
     pub acceptor: Acceptor,
     /// The connections, memberships in groups among them.
     pub links: ConnectionTable<ConnectionNumber, Connection>,
@@ -115,12 +98,12 @@ const SOCKET: u64 = 0;
 const GROUP: u64 = 1;
 
 impl Driver {
-    pub(super) fn new(fixed: UdpNic, now: Instant) -> Self {
+    pub(super) fn new(fixed: UdpNicContext, now: Instant) -> Self {
         Self::with_space(fixed, now, vec![0; SPACE].into())
     }
 
     /// One that receives datagrams in `space`.
-    pub(super) fn with_space(fixed: UdpNic, now: Instant, space: Box<[u8]>) -> Self {
+    pub(super) fn with_space(fixed: UdpNicContext, now: Instant, space: Box<[u8]>) -> Self {
         Self {
             fixed,
             acceptor: Acceptor::new(),
@@ -443,7 +426,7 @@ fn watch_one(
     waits: bool,
     socket: &DatagramSocket,
     data: u64,
-    fixed: &UdpNic,
+    fixed: &UdpNicContext,
 ) {
     let room = if waits { EventFlags::OUT } else { EventFlags::empty() };
     let flags = EventFlags::IN | room;

@@ -11,7 +11,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `machine.rs`, `driver.rs` | the nic, and its progress |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `nic_context.rs` | the nic, and its progress |
 //! | `arrival.rs` | which connection a datagram is for |
 //! | `acceptor.rs`, `connector.rs` | inbound and outbound connections that are being made |
 //! | `connection.rs` | a connection, open or closed |
@@ -37,7 +37,7 @@
 //! peer: an attacker that does not see the traffic can neither write to a connection nor close it. One
 //! that sees the traffic can, unless the connection is sealed: then it can drop datagrams, and no more.
 //! No answer is longer than the datagram that it answers, and no state is kept for a caller before it has
-//! shown that it receives at its address. All else is dropped and counted.
+//! shown that it receives at its address. All else is dropped, and the log says why at the level `trace`.
 
 mod acceptor;
 mod arrival;
@@ -56,6 +56,7 @@ mod keep_alive;
 mod machine;
 mod message_history;
 mod nic;
+mod nic_context;
 mod recv;
 #[cfg(any(test, feature = "fuzzing"))]
 #[path = "../../../../../fuzz/models/egret-net/fabric/udp/scripted_peer.rs"]

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::driver::{Driver, UdpNic};
+use super::driver::Driver;
+use super::nic_context::UdpNicContext;
 use super::send::SEGMENTS_MAX;
 use super::socket::DatagramSocket;
 use super::wire::MESSAGE_MAX;
@@ -25,7 +26,7 @@ pub(super) fn open(options: &NicOptions, is_below: bool) -> Result<Driver, OpenE
         Ok((Arc::new(socket), local))
     })?;
     let OpenedNic { host, credentials, set, socket } = opened;
-    let fixed = UdpNic { host, keys: Arc::default(), socket, set, credentials };
+    let fixed = UdpNicContext { host, keys: Arc::default(), socket, set, credentials };
     let mut driver = Driver::new(fixed, rt::now());
     driver.is_below = is_below;
     Ok(driver)

@@ -1,4 +1,6 @@
-//! What a nic with windows does: it hears datagrams and sends them, and looks after connections.
+//! Progress of a nic with windows: it receives datagrams and sends them, and looks after connections.
+//!
+//! Repeated names: `Driver`, one in each fabric.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError};
@@ -13,10 +15,10 @@ use crate::fabric::{After, ConnId, DatagramEvent, Machine, NewConnection, ViSpec
 use crate::rt::Instant;
 use crate::vi::{Keys, Settled, ViError};
 
-/// The machine of a nic with windows. Connections of the unreliable level have none, and are those of
+/// A nic with windows. Connections of the unreliable level have none, and are those of
 /// the machine below: what is not among the `links` is one of them.
 #[derive(Debug)]
-pub(super) struct WindowMachine {
+pub(super) struct Driver {
     pub below: Box<dyn Machine>,
     pub keys: Arc<Keys>,
     pub world: Option<Arc<dyn VirtualTime>>,
@@ -56,7 +58,7 @@ const GONE_MAX: usize = 64;
 /// How many eager messages wait to leave together.
 const COMPANY: usize = 16;
 
-impl WindowMachine {
+impl Driver {
     pub(super) fn new(below: Box<dyn Machine>) -> Self {
         assert!(below.has_datagrams(), "a machine without datagrams has nothing for a window");
         Self {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::connection::Connection;
-use super::driver::{BATCH, IDLE_MAX, WindowMachine};
+use super::driver::{BATCH, Driver, IDLE_MAX};
 use super::fault;
 use super::{DEPTH, TRANSFER_MAX};
 use crate::fabric::{
@@ -17,7 +17,7 @@ use crate::vi::{
     Reliability, Sink, Ticket, ViError,
 };
 
-impl Machine for WindowMachine {
+impl Machine for Driver {
     fn host(&self) -> &str {
         self.below.host()
     }

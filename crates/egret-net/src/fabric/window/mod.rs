@@ -85,5 +85,5 @@ const TRANSFER_MAX: u64 = 1 << 40;
 /// If the machine has no [datagrams](Machine::has_datagrams).
 #[must_use]
 pub fn over(machine: Box<dyn Machine>) -> Box<dyn Machine> {
-    Box::new(driver::WindowMachine::new(machine))
+    Box::new(driver::Driver::new(machine))
 }

@@ -321,8 +321,8 @@ impl Hub {
         self.seen() != seen
     }
 
-    /// Something has happened; for whoever has the lock, which orders it with those
-    /// who go to sleep. Whether there are any.
+    /// Something has happened; called by the thread that has the lock, which orders it with threads
+    /// that go to sleep. Whether there are any.
     #[inline]
     fn count(&self, inside: &mut HubState) -> bool {
         inside.after.counted();

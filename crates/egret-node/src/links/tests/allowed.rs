@@ -29,7 +29,7 @@ fn closed(stage: &Stage) -> (&Links, usize) {
     (honest, links(stage))
 }
 
-/// The liar connects and says hello.
+/// The hostile node connects and says hello.
 fn called(stage: &Stage) -> Vi {
     let vi = stage.connect();
     say(&vi, &hello());

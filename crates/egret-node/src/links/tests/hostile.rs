@@ -277,7 +277,7 @@ fn each_lie_is_cut_off_with_its_reason_and_others_go_on() {
     }
 }
 
-/// The honest node has mapped an endpoint of the liar, and asks it something.
+/// The honest node has mapped an endpoint of the hostile one, and sends it a request.
 fn asked(stage: &Stage, liar: &Liar) -> (RemoteEndpoint, Call, u32) {
     let honest = &stage.nodes[0];
     let name = crate::am::EndpointName::new("liar", "any", 0);

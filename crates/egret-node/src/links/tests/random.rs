@@ -1,15 +1,17 @@
 //! What repeats from a seed.
 
-/// Numbers that look random and repeat (splitmix64).
+use egret_net::rt::SplitMix64;
+
+/// Numbers that repeat from a seed, and choices made of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let mut numbers = SplitMix64(self.0);
+        let next = numbers.next();
+        self.0 = numbers.0;
+        next
     }
 
     pub(crate) fn below(&mut self, below: u64) -> u64 {

@@ -209,7 +209,7 @@ fn receive_from_a_rank_ends_when_its_link_dies() {
 }
 
 #[test]
-fn what_a_liar_sends_is_an_error_that_names_it() {
+fn what_a_hostile_rank_sends_is_an_error_that_names_it() {
     sim::check(0..30, one_lies);
 }
 

@@ -10,7 +10,7 @@ use egret_node::am::{HeldPayload, ReplySlot};
 use crate::rmi::answer::CallAnswer;
 use crate::rmi::answer_slot::AnswerSlot;
 use crate::rmi::callee::calls::CallTicket;
-use crate::rmi::callee::load::{CallCharge, Caller};
+use crate::rmi::callee::load::{CallCharge, CallingPeer};
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::context::CallFrame;
 use crate::rmi::fault::{Fault, planted};
@@ -21,7 +21,7 @@ use crate::rmi::threads::workers::Workers;
 pub(crate) struct AcceptedCall {
     pub(crate) object: Arc<ExportedObject>,
     method: u8,
-    pub(crate) caller: Caller,
+    pub(crate) caller: CallingPeer,
     /// The number by which it is inside of the object's gate, if that has one.
     inside: u64,
     /// Where the table of calls has it.
@@ -65,7 +65,7 @@ impl AcceptedCall {
     pub(crate) fn new(
         object: Arc<ExportedObject>,
         method: u8,
-        (caller, inside): (Caller, u64),
+        (caller, inside): (CallingPeer, u64),
         ticket: CallTicket,
         work: CallWork,
     ) -> Arc<Self> {

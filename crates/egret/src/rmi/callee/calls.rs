@@ -9,7 +9,7 @@ use egret_node::am::LinkPeer;
 
 use crate::rmi::callee::accepted::AcceptedCall;
 use crate::rmi::callee::early_cancels::EarlyCancels;
-use crate::rmi::callee::load::Caller;
+use crate::rmi::callee::load::CallingPeer;
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::callee::objects::WITHIN_WINDOW;
 use crate::rmi::fault::{Fault, planted};
@@ -30,7 +30,7 @@ struct CallTableState {
     /// Where those are that the threads which received them run at once, or decide about: few.
     at_once: Vec<u32>,
     /// The others that can be cancelled: by caller and number, and where each is.
-    numbered: BTreeSet<(Caller, u64, u32)>,
+    numbered: BTreeSet<(CallingPeer, u64, u32)>,
     /// Calls that were cancelled before they came: data has a lane of its own.
     early: EarlyCancels,
     /// The callers that were the last to go: a call of theirs may just be begun by another thread.
@@ -49,7 +49,7 @@ struct CallTableSlot {
 /// A call that waits or runs.
 #[derive(Debug)]
 struct TrackedCall {
-    caller: Caller,
+    caller: CallingPeer,
     number: u64,
     is_cancelled: bool,
     /// What is kept of it, if the thread that received it has not run it at once.
@@ -81,7 +81,7 @@ impl CallTable {
 
     /// Adds a call that has come, unless its caller has cancelled it before or is gone.
     #[inline]
-    pub(crate) fn add(&self, caller: Caller, number: u64) -> Option<CallTicket> {
+    pub(crate) fn add(&self, caller: CallingPeer, number: u64) -> Option<CallTicket> {
         let mut inner = self.inner.lock();
         if caller.is_some_and(|peer| inner.is_unwanted(peer, number)) {
             return None;
@@ -161,7 +161,7 @@ impl CallTable {
     }
 
     /// Cancels a call of a caller.
-    pub(crate) fn cancel(&self, caller: Caller, number: u64) {
+    pub(crate) fn cancel(&self, caller: CallingPeer, number: u64) {
         let mut waiting = Vec::new();
         let mut inner = self.inner.lock();
         let CallTableState { at_once, numbered, places, early, .. } = &mut *inner;
@@ -214,7 +214,7 @@ impl CallTable {
 }
 
 impl CallTableState {
-    /// Whether a call that has come is of nobody, or was cancelled before.
+    /// Whether a call that has come has no caller, or was cancelled before.
     #[inline]
     fn is_unwanted(&mut self, peer: LinkPeer, number: u64) -> bool {
         number > 0 && self.early.take(peer, number)

@@ -2,7 +2,7 @@
 //!
 //! A call that must wait waits here and not on a worker. Calls enter in the order they came,
 //! but for one: a shared call that is part of a call which is inside already enters at once,
-//! for whoever stands before it may wait for that.
+//! for the call before it may wait for that.
 //!
 //! Every call inside has a number, and a call that it makes carries the numbers of all calls
 //! it is a part of. So a call that comes back to an object that waits for it is known: if

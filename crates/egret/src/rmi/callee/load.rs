@@ -11,11 +11,11 @@ use egret_net::sync::Mutex;
 use egret_node::am::LinkPeer;
 
 /// The caller, by its link; none if the node calls itself.
-pub(crate) type Caller = Option<LinkPeer>;
+pub(crate) type CallingPeer = Option<LinkPeer>;
 
 /// The account of a node's calls.
 #[derive(Debug)]
-pub(crate) struct CallLoad<K: Ord = Caller> {
+pub(crate) struct CallLoad<K: Ord = CallingPeer> {
     /// What each caller has for itself.
     share: CallAmount,
     /// What the values of one message may take of memory.
@@ -113,7 +113,7 @@ impl CallAmount {
 
 /// A call that was taken on; it is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct CallCharge<K: Ord + Copy = Caller> {
+pub(crate) struct CallCharge<K: Ord + Copy = CallingPeer> {
     load: Arc<CallLoad<K>>,
     from: ChargedTo<K>,
     bytes: u64,

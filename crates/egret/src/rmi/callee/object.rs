@@ -18,7 +18,7 @@ use crate::rmi::callee::accepted::{
 };
 use crate::rmi::callee::calls::{CallTable, CallTicket};
 use crate::rmi::callee::gate::{Gate, GateVerdict};
-use crate::rmi::callee::load::{CallLoad, Caller};
+use crate::rmi::callee::load::{CallLoad, CallingPeer};
 use crate::rmi::callee::target::{
     GatedTarget, MethodManner, MethodTarget, UngatedTarget, is_gated,
 };
@@ -346,7 +346,7 @@ impl ExportedObject {
     fn line_up(
         self: Arc<Self>,
         method: u8,
-        (caller, ticket): (Caller, CallTicket),
+        (caller, ticket): (CallingPeer, CallTicket),
         work: CallWork,
         lent: Option<BackgroundThread>,
     ) {

@@ -109,6 +109,9 @@ impl FailureContext<'_> {
     }
 
     fn died(&self, why: &LinkError, may_have_run: bool) -> CallError {
+        if let LinkError::PeerDied { why, .. } = why {
+            return self.gone((*why).to_owned(), may_have_run);
+        }
         if let LinkError::PeerFailed { why, .. } = why {
             let (node, why) = (self.node, why.clone());
             return CallError::PeerDied { node, why, may_have_run, call: UNTOLD };

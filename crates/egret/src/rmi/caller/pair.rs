@@ -30,7 +30,7 @@ use crate::rmi::{CallError, NodeId};
 /// The way from this node to another, or to itself.
 pub(crate) struct NodePair {
     there: RwLock<Option<Arc<PairConnection>>>,
-    /// The connection that is being made, if one is. Nobody waits for the lock: who has it runs
+    /// The connection that is being made, if one is. No thread waits for the lock: the one that has it runs
     /// handlers, which may want the same, and who finds it taken looks again.
     connecting: Mutex<Option<PairConnecting>>,
     /// Calls that wait to be sent, by [way](PairConnection::way).
@@ -96,7 +96,7 @@ impl NodePair {
         &self.unsent[is_nested as usize]
     }
 
-    /// If no call waits to be sent, nobody wants the connection that is being made, and nobody drives it: it
+    /// If no call waits to be sent, no call needs the connection that is being made, and no thread drives it: it
     /// would be in the way of those that the other node makes.
     pub(crate) fn stop_unwanted(&self) {
         let is_unwanted = || self.unsent.iter().all(|unsent| unsent.is_empty());

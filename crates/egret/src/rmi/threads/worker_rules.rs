@@ -164,7 +164,7 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> WorkerRules<K, C, T> {
         WorkerHelp::Employ
     }
 
-    /// A thread could not be started. What waits, if nobody else comes for it: those that wait for calls
+    /// A thread could not be started. What waits, if no other thread comes for it: those that wait for calls
     /// of their own may wait for long, and for just that.
     pub(crate) fn miss(&mut self) -> FairQueue<K, C> {
         self.threads -= 1;

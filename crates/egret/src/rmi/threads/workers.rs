@@ -10,7 +10,7 @@ use egret_net::vi::caught;
 use egret_node::am::BackgroundThread;
 
 use crate::rmi::callee::accepted::AcceptedCall;
-use crate::rmi::callee::load::Caller;
+use crate::rmi::callee::load::CallingPeer;
 use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::AnswerCode;
 use crate::rmi::threads::cores::CoreUse;
@@ -29,7 +29,7 @@ pub(crate) struct Workers {
 }
 
 /// The calls that wait, and who runs them.
-type WorkerQueue = WorkerRules<Caller, Arc<AcceptedCall>, Thread>;
+type WorkerQueue = WorkerRules<CallingPeer, Arc<AcceptedCall>, Thread>;
 
 #[derive(Debug)]
 struct WorkersState {
@@ -107,7 +107,7 @@ impl Workers {
     }
 
     /// Whether nothing waits for a worker that is not on its way, and there may be some: if there are
-    /// none, nobody runs calls but who is asked to.
+    /// none, only threads that are asked to run calls.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
@@ -119,8 +119,8 @@ impl Workers {
         self.with(|staff| staff.is_lent = true);
     }
 
-    /// Ends all threads, when they have run what they run now. Whoever takes longer than
-    /// `until` for that is not waited for: the thread has its own part of all that it needs,
+    /// Ends all threads, when they have run what they run now. A thread that takes longer than
+    /// `until` for that is not waited for: it has its own part of all that it needs,
     /// and ends with its call.
     pub(crate) fn close(&self, until: Instant) {
         let (idle, queue) = self.with(WorkerRules::close);
@@ -147,7 +147,7 @@ impl Workers {
         self.cores.set_workers(staff.active());
     }
 
-    /// Wakes or starts who helps. If nobody can be started, and nobody else comes for what waits, that is
+    /// Wakes or starts a worker. If none can be started, and no other thread comes for what waits, that is
     /// answered: it has not run.
     fn give(self: &Arc<Self>, help: WorkerHelp<Thread>, mut inner: MutexGuard<'_, WorkersState>) {
         self.count(&inner.staff);

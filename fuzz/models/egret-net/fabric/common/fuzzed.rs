@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::buf::{Buf, Pool};
-use crate::rt::{self, Instant, Runtime};
+use crate::rt::{self, Instant, Runtime, SplitMix64};
 use crate::vi::{Access, Descriptor, DirectPlacement, Exposed, Lane, Nic, Position, Ticket, Vi};
 
 /// What is left of an input.
@@ -180,13 +180,9 @@ impl Runtime for Still {
         self.pass(Duration::from_millis(1));
     }
 
-    /// Numbers that differ in all bytes (`SplitMix64`).
+    /// Numbers that differ in all bytes.
     fn random(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let drawn = self.drawn.fetch_add(STEP, Relaxed).wrapping_add(STEP);
-        let mixed = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        SplitMix64(self.drawn.fetch_add(SplitMix64::STEP, Relaxed)).next()
     }
 }
 

@@ -125,7 +125,7 @@ impl Play<'_> {
             8 => {
                 let len = usize::from(input.byte());
                 let bytes = input.take(len);
-                // Not sealed: whoever is between the two may write, too.
+                // Not sealed: a process between the two may write, too.
                 self.write_raw(bytes);
             }
             9 => self.victim.look(POLLS),

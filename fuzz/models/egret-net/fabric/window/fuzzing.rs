@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::driver::WindowMachine;
+use super::driver::Driver;
 use super::lanes::{
     MessageSink, MessageSource, MessageStart, Window, WindowLane, WindowTerms, WindowTiming, seal,
 };
@@ -134,7 +134,7 @@ impl Stage {
             let buf = memory.take(4 * BUFFER).expect("there are two");
             nic.expose(buf, access).expect("it is small")
         });
-        let keys = nic.inside(|machine: &mut WindowMachine, _| Arc::clone(machine.keys()));
+        let keys = nic.inside(|machine: &mut Driver, _| Arc::clone(machine.keys()));
         Self { _nic: nic, keys, exposed, ground }
     }
 

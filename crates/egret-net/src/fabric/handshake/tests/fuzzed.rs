@@ -3,8 +3,7 @@
 use super::{callee, caller, said_by_caller};
 use crate::fabric::handshake::fault::{Fault, caught};
 use crate::fabric::handshake::fuzzing::{Case, meddler, stranger};
-use crate::fabric::tests::Rng;
-use crate::rt::trials;
+use crate::rt::{SplitMix64, trials};
 
 #[test]
 fn whatever_a_stranger_says_is_read_or_refused() {
@@ -15,7 +14,7 @@ fn whatever_a_stranger_says_is_read_or_refused() {
     let nearly =
         [opening, callee.outgoing().to_vec(), b"EGRT\x02\x01\x05\0\x04\0\x01\0\x05".to_vec()];
     for seed in 0..trials(20_000) {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let mut input = vec![rng.byte(), rng.byte()];
         for _ in 0..=rng.below(3) {
             input.extend(&nearly[rng.below(nearly.len())]);
@@ -32,7 +31,7 @@ fn whatever_a_stranger_says_is_read_or_refused() {
 #[test]
 fn whatever_a_meddler_changes_is_not_believed() {
     for seed in 0..trials(4_000) {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let case = Case::read(rng.byte());
         let input: Vec<u8> = (0..4 * rng.below(4)).map(|_| rng.byte()).collect();
         assert!(std::panic::catch_unwind(|| meddler(case, &input)).is_ok(), "seed {seed}");

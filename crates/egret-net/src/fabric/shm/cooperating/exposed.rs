@@ -19,7 +19,7 @@ use crate::rt;
 use crate::vi::OpenedMemory;
 
 /// The gates of one connection. When it is dropped the connection is over, and
-/// nobody comes in by them any more.
+/// no peer writes through them any more.
 #[derive(Debug)]
 pub(in super::super) struct ConnectionGates(Arc<SharedGates>);
 
@@ -152,7 +152,7 @@ impl Drop for GrantedGate {
 }
 
 impl ExposedBuffer {
-    /// Opens a buffer, if peers may write it at all. Nobody was granted yet.
+    /// Opens a buffer, if peers may write it at all. No peer was granted access yet.
     pub(in super::super) fn new(buf: Buf) -> Result<Self, Buf> {
         let Some(plan) = PoolPlan::of(&buf).map(|plan| plan.words()) else { return Err(buf) };
         let lent = buf.lend().map_err(|(buf, _)| buf)?;
@@ -250,7 +250,7 @@ impl OpenedMemory for ExposedBuffer {
 }
 
 impl OccupiedBuffer {
-    /// What is there now, in memory that nobody else knows. Where there is none
+    /// What is there now, in memory that no other process knows. Where there is none
     /// it waits for the peer after all.
     fn into_copy(mut self) -> Buf {
         loop {

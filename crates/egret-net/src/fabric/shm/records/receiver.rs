@@ -30,7 +30,7 @@ pub(in super::super) struct RingReceiver<F = ForeignMemory, M = OwnMemory> {
     consumed_word: usize,
     /// Whether the sender is told nothing any more.
     is_silent: bool,
-    /// Lines after which this end publishes how far it is, though nobody asks, and the position
+    /// Lines after which this end publishes how far it is, though the sender does not ask, and the position
     /// where that will be.
     publish_after: u64,
     publish_at: u64,

@@ -16,7 +16,7 @@ pub(in super::super) fn of_peer(socket: &PacketSocket, pid: Pid) -> Option<Owned
         Err(Errno::NOPROTOOPT) => {
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
             // While the other end is open its process has not ended (or has passed
-            // its end on, which nobody honest does), so the number was still its
+            // its end on, which no honest process does), so the number was still its
             // own when the descriptor was made.
             pidfd.filter(|_| !socket.is_gone())
         }

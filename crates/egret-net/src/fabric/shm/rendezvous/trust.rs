@@ -44,7 +44,7 @@ pub(in super::super) struct CooperationReply(pub AgreedTrust);
 /// That the kernel gives a number away again does no harm here. A side's own number is nobody
 /// else's while it runs. The other's is what the kernel noted for this very socket, and it is named
 /// or compared only after [`PeerProcess::check_executable`] has looked at that process by its pidfd and
-/// found that it had not ended: it had the number then. If it ends behind that, whoever gets the
+/// found that it had not ended: it had the number then. If it ends behind that, the process that gets the
 /// number has no end of this socket, and nothing is looked up by the number later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct ProcessPair {

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::{Rng, shared};
+use super::shared;
 use crate::fabric::ViSpec;
 use crate::fabric::shm::eager::EagerLanes;
 use crate::fabric::shm::layout::{BYTES, LANE_LINES};
 use crate::fabric::shm::memory::LINE;
 use crate::fabric::shm::records::{INLINE, RECORD_MAX, Scratch};
+use crate::rt::SplitMix64;
 use crate::vi::{Lane, Position, PostError, Reliability};
 
 /// A record that was sent and not drained.
@@ -45,7 +46,7 @@ impl Sent {
 
 /// The ends of one connection, of which one sends and the other drains.
 struct Trial {
-    rng: Rng,
+    rng: SplitMix64,
     sender: EagerLanes,
     receiver: EagerLanes,
     scratch: Scratch,
@@ -63,7 +64,7 @@ impl Trial {
         let ((near, near_seen), (far, far_seen)) = (shared(BYTES), shared(BYTES));
         let spec = || ViSpec::new(Reliability::Delivery, 1);
         Self {
-            rng: Rng(seed),
+            rng: SplitMix64(seed),
             sender: EagerLanes::new(spec(), &near, &far_seen).unwrap(),
             receiver: EagerLanes::new(spec(), &far, &near_seen).unwrap(),
             scratch: Scratch::new(),

@@ -1,16 +1,15 @@
 //! What the fuzzers call, over inputs of which each run sees the same.
 
 use crate::fabric::shm::fuzzing::{posted, records, rendezvous};
-use crate::fabric::shm::tests::Rng;
-use crate::rt::trials;
+use crate::rt::{SplitMix64, trials};
 
 /// Inputs that lead somewhere: an instruction each, with what it takes.
-fn phrases(rng: &mut Rng) -> Vec<u8> {
+fn phrases(rng: &mut SplitMix64) -> Vec<u8> {
     let mut input = vec![rng.byte()];
     for _ in 0..1 + rng.below(40) {
         let op = rng.byte() % 16;
         input.push(op);
-        let word = |rng: &mut Rng, input: &mut Vec<u8>| {
+        let word = |rng: &mut SplitMix64, input: &mut Vec<u8>| {
             let small = [rng.byte() % 8, rng.byte() % 128, 128 + rng.byte() % 64, 255];
             let byte = small[rng.below(4)];
             input.push(byte);
@@ -40,7 +39,7 @@ fn phrases(rng: &mut Rng) -> Vec<u8> {
 #[test]
 fn whatever_a_peer_says_the_buffers_come_back() {
     for seed in 0..trials(1500) {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let mut input = phrases(&mut rng);
         for _ in 0..rng.below(4) {
             let at = rng.below(input.len());
@@ -54,7 +53,7 @@ fn whatever_a_peer_says_the_buffers_come_back() {
 #[test]
 fn whatever_a_peer_writes_into_its_ring_is_an_answer() {
     for seed in 0..trials(1500) {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let input: Vec<u8> = (0..rng.below(400)).map(|_| rng.byte()).collect();
         let outcome = std::panic::catch_unwind(|| records(&input));
         assert!(outcome.is_ok(), "seed {seed}");
@@ -71,7 +70,7 @@ fn whatever_a_stranger_sends_is_read_or_refused() {
         b"\x02\x00\x03\x00\x04\x02\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0",
     ];
     for seed in 0..trials(20_000) {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let mut input = NEARLY[rng.below(NEARLY.len())].to_vec();
         for _ in 0..rng.below(4) {
             let at = rng.below(input.len());

@@ -31,7 +31,6 @@ use std::task::{Context, Poll, Waker};
 
 use super::foreign::ForeignMemory;
 use super::memory::OwnMemory;
-use crate::fabric::tests::Rng;
 use crate::vi::{ConnectError, Listener, Vi};
 
 /// Drives both nics of a connection in turn, until it is made: the end of the one that connects,

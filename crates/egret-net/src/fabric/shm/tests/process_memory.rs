@@ -204,7 +204,7 @@ fn what_is_forbidden_later_is_an_error() {
     assert!(!found);
 }
 
-/// A nic with a puppet at the other end, which has said that it reads or not.
+/// A nic with a scripted peer at the other end, which has said that it reads or not.
 struct Stage {
     nic: Nic,
     vi: Vi,

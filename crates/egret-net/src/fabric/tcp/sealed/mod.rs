@@ -2,7 +2,7 @@
 //!
 //! What is written is cut into [records](self::record), each copied to the buffer that it leaves
 //! from and sealed there: the cipher works in place, and what was posted goes back to its owner as
-//! it was. A large payload begins with a record, and whoever knows its place reads each of its
+//! it was. A large payload begins with a record, and a reader that knows its place reads each of its
 //! records straight to that place, and opens it there. All else is opened in the buffer that it
 //! came to, and copied. So of each byte of a large payload there is one copy more than without
 //! sealing, at the sender, who reads it once.

@@ -125,8 +125,8 @@ impl<'a> PlainSlices<'a> {
         Self { slices: slices.iter(), now: &[], left }
     }
 
-    /// How many bytes the next record holds. A large slice begins with a record, so that whoever
-    /// reads can have it opened where it belongs.
+    /// How many bytes the next record holds. A large slice begins with a record, so that the
+    /// reader can open it where it belongs.
     fn next_len(&self) -> usize {
         if self.left <= RECORD_MAX {
             return self.left;

@@ -113,7 +113,7 @@ pub(super) fn nonsense() {
     let mut long = frame(MESSAGE, b"");
     long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     lies(&[
-        ("bytes of nothing in particular", vec![0xee; 100], NONSENSE),
+        ("bytes that are no frame", vec![0xee; 100], NONSENSE),
         ("zeros", vec![0; 100], NONSENSE),
         ("other words than its kind has", words, NONSENSE),
         ("unknown flags", flags, NONSENSE),

@@ -2,7 +2,6 @@
 
 use std::net::UdpSocket;
 
-use super::Rng;
 use super::nics::{Opened, answers, connect, next, stranger, until};
 use crate::fabric::udp::acceptor::HANDSHAKES;
 use crate::fabric::udp::arrival::DroppedDatagrams;
@@ -11,7 +10,7 @@ use crate::fabric::udp::wire::{
     ConnectionNumber, GoodbyeReason, HANDSHAKE_BYTES, HEAD_MAX, MessageSplit, UdpDatagram, UdpHead,
     UdpPiece, answer, start_handshake,
 };
-use crate::rt;
+use crate::rt::{self, SplitMix64};
 use crate::vi::Descriptor;
 
 pub(super) fn message(to: ConnectionNumber, number: u64, bytes: &[u8]) -> Vec<u8> {
@@ -200,7 +199,7 @@ fn first_or_second_piece(
 #[test]
 fn a_seeded_run_of_nearly_right_datagrams() {
     for seed in 0..20 {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let (a, b) = (Opened::new(), Opened::new());
         let (here, there) = connect(&a, &b);
         let _listener = b.listen("open");
@@ -212,23 +211,23 @@ fn a_seeded_run_of_nearly_right_datagrams() {
         let step = opening();
         let token = token_for(&b, &socket, ConnectionNumber(1), &step);
         for round in 0..500 {
-            let number = if rng.once_in(2) { number } else { ConnectionNumber(rng.next() % 4) };
+            let number = if rng.below(2) == 0 { number } else { ConnectionNumber(rng.next() % 4) };
             let mut bytes = match rng.below(9) {
                 0 => message(number, rng.next() % 8, &[0; 20]),
                 1 => {
                     let split = MessageSplit { len: 600, unit: 300 };
-                    let index = u32::from(rng.once_in(2));
+                    let index = u32::from(rng.below(2) == 0);
                     first_or_second_piece(number, rng.next() % 8, split, index)
                 }
                 2 => UdpHead::probe(number).bytes().to_vec(),
                 3 => UdpHead::alive(number).bytes().to_vec(),
                 4 => UdpHead::unknown(number).bytes().to_vec(),
                 5 => UdpHead::token(number, rng.next()).bytes().to_vec(),
-                6 => answer(number, ConnectionNumber(rng.next()), rng.once_in(2), &step),
+                6 => answer(number, ConnectionNumber(rng.next()), rng.below(2) == 0, &step),
                 7 => start_handshake(
                     token,
                     ConnectionNumber(1),
-                    if rng.once_in(2) { &step } else { b"EGRT" },
+                    if rng.below(2) == 0 { &step } else { b"EGRT" },
                 ),
                 _ => (0..rng.below(1300)).map(|_| rng.next().to_le_bytes()[0]).collect(),
             };
@@ -239,7 +238,7 @@ fn a_seeded_run_of_nearly_right_datagrams() {
                 }
             }
             // From the peer's own address, or from a stranger's.
-            if rng.once_in(2) && bytes.first() != Some(&5) && bytes.first() != Some(&6) {
+            if rng.below(2) == 0 && bytes.first() != Some(&5) && bytes.first() != Some(&6) {
                 let slices = [std::io::IoSlice::new(&bytes)];
                 _ = a.socket.send(&b.at().into(), &slices);
             } else {
@@ -268,7 +267,7 @@ fn a_seeded_run_of_nearly_right_datagrams() {
 #[test]
 fn whatever_arrives_the_buffers_come_back() {
     for seed in 0..200 {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         // What is posted at first.
         let mut input: Vec<u8> = (0..9).map(|_| rng.next().to_le_bytes()[0]).collect();
         for _ in 0..rng.below(30) {
@@ -276,7 +275,7 @@ fn whatever_arrives_the_buffers_come_back() {
                 0 | 1 => message(ConnectionNumber(0), rng.next() % 5, &vec![0; rng.below(800)]),
                 2 | 3 => {
                     let split = MessageSplit { len: 600, unit: 300 };
-                    let (number, index) = (rng.next() % 5, u32::from(rng.once_in(2)));
+                    let (number, index) = (rng.next() % 5, u32::from(rng.below(2) == 0));
                     let piece = UdpPiece {
                         number,
                         tag: 0,
@@ -294,11 +293,11 @@ fn whatever_arrives_the_buffers_come_back() {
                 6 => start_handshake(rng.next(), ConnectionNumber(rng.next()), b"EGRT"),
                 _ => UdpHead::unknown(ConnectionNumber(0)).bytes().to_vec(),
             };
-            if rng.once_in(3) {
+            if rng.below(3) == 0 {
                 let at = rng.below(bytes.len());
                 bytes[at] ^= 1 << rng.below(8);
             }
-            let what = if rng.once_in(4) { rng.next().to_le_bytes()[0] } else { 0 };
+            let what = if rng.below(4) == 0 { rng.next().to_le_bytes()[0] } else { 0 };
             input.push(what);
             input.extend(u16::try_from(bytes.len()).unwrap().to_le_bytes());
             input.extend(bytes);
@@ -312,7 +311,7 @@ fn whatever_arrives_the_buffers_come_back() {
 #[test]
 fn whatever_a_nic_is_made_to_do_the_buffers_come_back() {
     for seed in 0..2000 {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64(seed);
         let input: Vec<u8> = (0..rng.below(300)).map(|_| rng.next().to_le_bytes()[0]).collect();
         let outcome = std::panic::catch_unwind(|| datagrams(&input));
         assert!(outcome.is_ok(), "seed {seed}");

@@ -18,5 +18,3 @@ mod sealed;
 mod send;
 mod stage;
 mod wire;
-
-use crate::fabric::tests::Rng;

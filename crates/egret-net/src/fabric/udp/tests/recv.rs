@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::Rng;
 use super::stage::End;
 use crate::buf::{Plain, Pool};
 use crate::fabric::udp::recv::{AGE_MAX, AT_ONCE, IDLE_MAX, PieceOutcome};
+use crate::rt::SplitMix64;
 use crate::vi::{Descriptor, Vi, ViError};
 
 /// A path with pieces of a few hundred bytes.
 const ROOM: usize = 548;
 
 fn bytes_of(number: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng(number);
+    let mut rng = SplitMix64(number);
     (0..len).map(|_| rng.next().to_le_bytes()[3]).collect()
 }
 
@@ -48,15 +48,15 @@ pub(super) fn over_any_network(lens: &[usize], seed: u64, loss: usize, twice: us
     for _ in 0..BUFFERS {
         receiver.post_recv(Descriptor::new(pool.take(BUFFER).unwrap())).unwrap();
     }
-    let (mut rng, mut under_way, mut lost) = (Rng(seed), Vec::new(), Vec::new());
+    let (mut rng, mut under_way, mut lost) = (SplitMix64(seed), Vec::new(), Vec::new());
     let mut deliver = |datagram: &Vec<u8>| _ = there.deliver(datagram).unwrap();
     for (tag, len) in (0..).zip(lens) {
         for datagram in datagrams(&end, &sender, tag, *len) {
-            if rng.once_in(loss) {
+            if rng.below(loss) == 0 {
                 lost.push(tag);
                 continue;
             }
-            if rng.once_in(twice) {
+            if rng.below(twice) == 0 {
                 under_way.push(datagram.clone());
             }
             under_way.push(datagram);

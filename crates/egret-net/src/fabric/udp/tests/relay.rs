@@ -5,11 +5,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use super::Rng;
 use super::nics::{LONG, Opened, options, stranger, until};
 use crate::fabric::udp::fault::{Fault, caught};
 use crate::fabric::udp::wire::is_sealed;
-use crate::rt::Deadline;
+use crate::rt::{Deadline, SplitMix64};
 use crate::vi::{Address, Descriptor, Vi, ViError};
 
 /// Carries datagrams between a caller, whoever that is, and a nic.
@@ -21,7 +20,7 @@ pub(super) struct Relay {
     callee: SocketAddr,
     /// Those under way: whether to the callee, and their bytes.
     held: Vec<(bool, Vec<u8>)>,
-    rng: Rng,
+    rng: SplitMix64,
     /// One in so many is lost, as many come twice.
     loss: usize,
     /// All that has come.
@@ -30,7 +29,7 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn new(callee: SocketAddr, seed: u64, loss: usize) -> Self {
-        let (near, far, rng) = (stranger(), stranger(), Rng(seed));
+        let (near, far, rng) = (stranger(), stranger(), SplitMix64(seed));
         Self { near, far, caller: None, callee, held: Vec::new(), rng, loss, seen: Vec::new() }
     }
 
@@ -49,7 +48,7 @@ impl Relay {
             self.hold(false, &space[..len]);
         }
         // Some stay, and others overtake them.
-        while self.held.len() > 3 || (!self.held.is_empty() && self.rng.once_in(3)) {
+        while self.held.len() > 3 || (!self.held.is_empty() && self.rng.below(3) == 0) {
             let (to_callee, bytes) = self.held.swap_remove(self.rng.below(self.held.len()));
             _ = match (to_callee, self.caller) {
                 (true, _) => self.far.send_to(&bytes, self.callee),
@@ -61,16 +60,16 @@ impl Relay {
 
     fn hold(&mut self, to_callee: bool, bytes: &[u8]) {
         self.seen.push(bytes.to_vec());
-        if is_sealed(bytes) && self.rng.once_in(self.loss) {
+        if is_sealed(bytes) && self.rng.below(self.loss) == 0 {
             // Nobody takes it for what it was, wherever it is changed.
             let mut changed = bytes.to_vec();
             changed[self.rng.below(bytes.len())] ^= 1 << self.rng.below(8);
             self.held.push((to_callee, changed));
         }
-        if self.rng.once_in(self.loss) {
+        if self.rng.below(self.loss) == 0 {
             return;
         }
-        if self.rng.once_in(self.loss) {
+        if self.rng.below(self.loss) == 0 {
             self.held.push((to_callee, bytes.to_vec()));
         }
         self.held.push((to_callee, bytes.to_vec()));

@@ -1,6 +1,6 @@
 //! Sleeping on a nic with windows.
 
-use super::super::driver::WindowMachine;
+use super::super::driver::Driver;
 use crate::fabric::udp::UdpFabric;
 use crate::fabric::{ConnId, Fabric, Machine, Woken};
 use crate::rt::{self, Deadline};
@@ -23,7 +23,7 @@ fn pair() -> ([Nic; 2], [Vi; 2]) {
 #[test]
 pub(super) fn a_sleeper_is_told_of_a_repeat_that_comes_sooner() {
     let ([a, _b], _ends) = pair();
-    a.inside(|machine: &mut WindowMachine, after| {
+    a.inside(|machine: &mut Driver, after| {
         let conn: ConnId = machine.first().expect("a connection");
         while machine.arm(after) {
             machine.disarm(Woken::Awake, after);

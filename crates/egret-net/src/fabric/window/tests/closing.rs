@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::closing::{LINGER_MAX, LINGERING_MAX};
 use super::super::connection::Connection;
-use super::super::driver::WindowMachine;
+use super::super::driver::Driver;
 use super::super::lanes::{
     MessageSink, MessageStart, Window, WindowLane, WindowTerms, WindowTiming,
 };
@@ -100,7 +100,7 @@ pub(super) fn what_stands_behind_a_cancelled_send_goes() {
 
 /// Connections that a nic has not forgotten.
 fn kept(nic: &Nic) -> usize {
-    nic.inside(|machine: &mut WindowMachine, _| machine.kept())
+    nic.inside(|machine: &mut Driver, _| machine.kept())
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::datapath::DataPath;
-use super::super::driver::WindowMachine;
+use super::super::driver::Driver;
 use super::super::lanes::{Window, WindowLane, WindowTerms, WindowTiming, seal};
 use super::super::send::Parcel;
 use super::super::wire::WindowFrame;
@@ -125,7 +125,7 @@ fn how_far_an_end_is_goes_with_its_message() {
 
 /// A datagram acknowledges a message, and lies about a later lane.
 #[test]
-pub(super) fn what_a_liar_acknowledges_comes_back() {
+pub(super) fn what_a_hostile_peer_acknowledges_comes_back() {
     let [mut a, mut b] = pair(&Arc::default());
     b.post(Op::Recv, 100);
     a.hear(&b.say()).unwrap();
@@ -147,7 +147,7 @@ fn a_receive_that_a_write_consumes_is_not_to_be_had_back() {
     let nic = Sim::new(1).windowed_nic("a");
     let pool = Pool::new(4096, 1).unwrap();
     let memory = nic.expose(pool.take(4096).unwrap(), Access::WRITE).unwrap();
-    let keys = nic.inside(|machine: &mut WindowMachine, _| Arc::clone(machine.keys()));
+    let keys = nic.inside(|machine: &mut Driver, _| Arc::clone(machine.keys()));
     for (to, placed) in [(memory.key().at(0), true), (nowhere(), false)] {
         let [mut a, mut b] = pair(&keys);
         let receive = b.post(Op::Recv, 0);

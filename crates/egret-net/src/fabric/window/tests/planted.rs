@@ -24,7 +24,7 @@ fn every_fault_is_caught() {
         (Fault::EagerUnbounded, ends::eager_messages_take_bounded_memory),
         (Fault::GoodbyeUncounted, ends::what_was_taken_before_the_end_is_known_with_it),
         (Fault::AnswersDropped, ends::what_was_taken_before_the_end_is_known_with_it),
-        (Fault::AcknowledgedLost, ends::what_a_liar_acknowledges_comes_back),
+        (Fault::AcknowledgedLost, ends::what_a_hostile_peer_acknowledges_comes_back),
         (Fault::ShutsCongested, closing::what_was_sent_before_the_nic_went_down_arrives),
         (Fault::CancelUnmarked, closing::what_stands_behind_a_cancelled_send_goes),
         (Fault::SleepsOn, asleep::a_sleeper_is_told_of_a_repeat_that_comes_sooner),

@@ -21,9 +21,10 @@ use std::time::Duration;
 use self::peer::Peer;
 use super::connection::Connection;
 use super::datapath::DataPath;
-use super::driver::{Driver, GroupMembership, SPACE, UdpNic};
+use super::driver::{Driver, GroupMembership, SPACE};
 use super::group::GroupSeal;
 use super::nic;
+use super::nic_context::UdpNicContext;
 use super::sealed::DatagramSeal;
 use super::socket::{DatagramSocket, UndeliveredDatagram};
 use super::wire::{ConnectionNumber, MessageSplit, UdpDatagram, UdpHead, UdpKind, UdpPiece};
@@ -171,7 +172,7 @@ impl<'a> Play<'a> {
         [credentials, peers]: [&Credentials; 2],
         [is_below, is_sealed]: [bool; 2],
     ) -> Self {
-        let fixed = UdpNic {
+        let fixed = UdpNicContext {
             host: stage.host.clone(),
             keys: Arc::default(),
             socket: Arc::clone(&stage.socket),

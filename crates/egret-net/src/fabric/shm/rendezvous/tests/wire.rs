@@ -168,7 +168,7 @@ fn errors_of_one_end_are_not_sent_to_the_peer() {
         assert_eq!(CloseReason::of(error).into_error(), ViError::ClosedByPeer);
     }
     let down = CloseReason::of(ViError::NicDown).into_error();
-    assert_eq!(down.to_string(), "the peer died: its nic went down");
+    assert_eq!(down.to_string(), "the peer died: its nic went down; connect again when it is back");
 }
 
 fn kinds() -> impl Strategy<Value = Kind> {

@@ -3,20 +3,19 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use super::super::Rng;
 use super::super::conformance::nic;
 use super::{files, start};
 use crate::fabric::shm::acceptor::{Acceptor, ShmProvenPeer};
 use crate::fabric::shm::rendezvous::{OfferedDescriptors, SegmentTerms};
 use crate::fabric::shm::scripted_peer::{ScriptedSegment, stance};
-use crate::rt::{self, Deadline};
+use crate::rt::{self, Deadline, SplitMix64};
 use crate::vi::{Address, ConnectError, ViOptions, Wait};
 
 const CALLS: u32 = 60;
 
 /// Answers everyone with nonsense until it is ended.
 pub(super) fn answer_nonsense(own: &str, seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64(seed);
     let mut acceptor = Acceptor::open(own, stance()).unwrap();
     let unfit = files::unfit_for_control();
     let mut kept = Vec::new();
@@ -30,8 +29,12 @@ pub(super) fn answer_nonsense(own: &str, seed: u64) {
     }
 }
 
-fn answer<K>(visitor: ShmProvenPeer, rng: &mut Rng, unfit: &[K], kept: &mut Vec<ShmProvenPeer>)
-where
+fn answer<K>(
+    visitor: ShmProvenPeer,
+    rng: &mut SplitMix64,
+    unfit: &[K],
+    kept: &mut Vec<ShmProvenPeer>,
+) where
     K: AsFd,
 {
     let strings = ScriptedSegment::new();

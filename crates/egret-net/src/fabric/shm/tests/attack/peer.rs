@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
-use super::super::Rng;
 use super::files;
 use crate::buf::Pool;
 use crate::fabric::common::counts::ReceiveCounts;
@@ -22,7 +21,7 @@ use crate::fabric::shm::scripted_peer::{
     ScriptedHandshake, ScriptedSegment, ShmScriptedPeer, start_handshake, wait_answer,
 };
 use crate::fabric::shm::wire::{DataPlace, PostedItem};
-use crate::rt::{self, Instant};
+use crate::rt::{self, Instant, SplitMix64};
 use crate::vi::{Hello, Reliability, RemoteKey};
 
 /// How long an attack lasts.
@@ -32,14 +31,14 @@ const LONG: Duration = Duration::from_secs(10);
 
 struct Attacker {
     victim: String,
-    rng: Rng,
+    rng: SplitMix64,
     until: Instant,
 }
 
 pub(super) fn attack(attack: &str, victim: &str, seed: u64) {
     let name = attack.bytes().fold(seed, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
     let until = rt::now() + LASTS;
-    let mut attacker = Attacker { victim: victim.to_owned(), rng: Rng(name), until };
+    let mut attacker = Attacker { victim: victim.to_owned(), rng: SplitMix64(name), until };
     let step = match attack {
         "scribble" => Attacker::scribble,
         "posted" => Attacker::posted,
@@ -66,7 +65,7 @@ pub(super) fn attack(attack: &str, victim: &str, seed: u64) {
     assert!(met > 0, "the victim let nobody in");
 }
 
-/// A puppet with what it learned.
+/// A scripted peer with what it learned.
 struct Guest {
     puppet: ShmScriptedPeer,
     foreign: ForeignMemory,

@@ -9,7 +9,8 @@ use crate::fabric::shm::cooperating::lent::{BufferTicket, LentBuffers};
 use crate::fabric::shm::cooperating::received::ReceivedBuffers;
 use crate::fabric::shm::cooperating::returns::{self, LENT_MAX, SlotPlace};
 use crate::fabric::shm::memory::OwnMemory;
-use crate::fabric::shm::tests::{Rng, foreign_of, shared};
+use crate::fabric::shm::tests::{foreign_of, shared};
+use crate::rt::SplitMix64;
 use crate::vi::{
     Access, AccessError, Descriptor, Exposed, OpenedMemory, RemoteKey, RemoteSlice, Trust, ViError,
 };
@@ -27,7 +28,7 @@ fn what_is_written_is_there_at_once() {
     let mut expected = vec![1; LEN];
     expected[..3].fill(2);
     assert!(!scene.write([2; 3], exposed.key().at(0)), "the first is the target's to do");
-    let mut rng = Rng(7);
+    let mut rng = SplitMix64(7);
     for _ in 0..500 {
         let start = rng.below(LEN + 1);
         let len = rng.below(LEN + 1 - start);

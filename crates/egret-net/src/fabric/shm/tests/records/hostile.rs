@@ -9,8 +9,7 @@ use proptest::prelude::*;
 use super::{Ends, ends};
 use crate::fabric::shm::memory::LINE;
 use crate::fabric::shm::records::{POSTED_WORDS, RECORD_MAX, RingError, Scratch, SendRecordError};
-use crate::fabric::shm::tests::Rng;
-use crate::rt;
+use crate::rt::{self, SplitMix64};
 
 proptest! {
     #[test]
@@ -123,7 +122,7 @@ fn a_record_that_is_rewritten_while_it_is_copied_stays_inside() {
     let writing = rt::spawn("writer", {
         let over = Arc::clone(&over);
         move || {
-            let mut rng = Rng(1);
+            let mut rng = SplitMix64(1);
             while !over.load(Relaxed) {
                 let head = [0, 8, 48, 49, 4096, 4097, 0xFFFF][rng.below(7)] << 16 | 1;
                 for line in 1..65 {

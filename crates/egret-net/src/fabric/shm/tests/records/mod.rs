@@ -9,13 +9,13 @@ pub(super) use hostile::{impossible_consumption, items_are_for_posted, nonsense}
 pub(super) use models::{one_line, posted, right_behind, stale_payload, two_lines};
 use proptest::prelude::*;
 
-use super::{Rng, shared};
+use super::shared;
 use crate::fabric::shm::memory::{LINE, LINE_WORDS, OwnMemory};
 use crate::fabric::shm::records::{
     INLINE_WORDS, LINES_MIN, RECORD_MAX, RingLayoutError, RingReceiver, RingSender, Scratch,
     SendRecordError,
 };
-use crate::rt;
+use crate::rt::{self, SplitMix64};
 
 /// Two ends over real memory, and what a hostile peer would write: the ring, and the
 /// word that says how much was consumed.
@@ -326,7 +326,7 @@ fn a_million_records_go_through_real_memory() {
 
 /// Of 64 records one may be of any length; the others take a line or two.
 fn length_of(tag: u64) -> usize {
-    Rng(tag).below(if tag.is_multiple_of(64) { RECORD_MAX + 1 } else { 80 })
+    SplitMix64(tag).below(if tag.is_multiple_of(64) { RECORD_MAX + 1 } else { 80 })
 }
 
 fn content(tag: u64, len: usize) -> Vec<u8> {

@@ -3,22 +3,19 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::rt::Instant;
+use crate::rt::{Instant, SplitMix64};
 
-/// Numbers that look random and repeat (splitmix64).
+/// Numbers that repeat from a seed, and choices made of them.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(super) struct Random(SplitMix64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// One of `0..below`.
