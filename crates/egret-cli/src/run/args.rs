@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// Give the processes a variable: this VALUE, or the one it has here
     #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parse)]
     pub(crate) extra: Vec<environment::Extra>,
+    /// Let nodes come and go: the pool has no size, and its nodes no ranks to be given
+    #[arg(long)]
+    pub(crate) open: bool,
     /// Begin each line of output with the rank it comes from, as `[2] `
     #[arg(long)]
     pub(crate) tag_output: bool,
@@ -116,6 +119,7 @@ impl Options {
         args.extend(timeout.map(|time| option("--timeout=", &time)));
         args.push(format!("--grace={}", self.grace.as_secs_f64()).into());
         args.extend(self.trust.map(|trust| option("--trust=", &word(&trust))));
+        args.extend(self.open.then(|| "--open".into()));
         args.extend(self.tag_output.then(|| "--tag-output".into()));
         args.extend(self.extra.iter().map(|extra| option("-x", &extra.to_arg())));
         args
@@ -167,10 +171,10 @@ Examples:
 
 The processes get, besides the environment of egret run:
   EGRET_JOB         names the job; its presence says that this is part of one
-  EGRET_RANK        0, 1, … N-1
+  EGRET_RANK        0, 1, … N-1; not with --open
   EGRET_LOCAL_RANK  the same among those on this machine
   EGRET_TERMINAL    the terminal that this command writes to, for progress bars
-  EGRET_SIZE        N
+  EGRET_SIZE        N; not with --open
   EGRET_POOL        the name of their pool
   EGRET_REGISTRY    where the registry listens
   EGRET_SECRET_FD   a pipe with the secret by which they prove to the registry and each
@@ -218,7 +222,7 @@ mod tests {
     fn a_job_says_itself() {
         let binary = OsString::from_vec(vec![b'-', 0xff, b' ']);
         let mut words: Vec<OsString> =
-            "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --bind-to core \
+            "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --open --bind-to core \
              --trust cooperating prog -n 7 -- --help"
                 .split_whitespace()
                 .map(OsString::from)
@@ -228,6 +232,7 @@ mod tests {
         assert_eq!(said.processes.get(), 3);
         assert_eq!(said.options.timeout, Some(Duration::from_millis(250)));
         assert_eq!(said.options.grace, Duration::ZERO);
+        assert!(said.options.open);
         assert_eq!(said.program, "prog");
         assert_eq!(
             said.args,

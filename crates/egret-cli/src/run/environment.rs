@@ -80,8 +80,13 @@ impl Environment {
         let (rank, size) = (rank.to_string(), job.processes.to_string());
         command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.job);
         command.env("EGRET_REGISTRY", &self.registry);
-        command.env("EGRET_RANK", &rank).env("EGRET_LOCAL_RANK", &rank);
-        command.env("EGRET_SIZE", &size);
+        command.env("EGRET_LOCAL_RANK", &rank);
+        if job.options.open {
+            // The registry gives ranks, and the pool has no size.
+            command.env_remove("EGRET_RANK").env_remove("EGRET_SIZE");
+        } else {
+            command.env("EGRET_RANK", &rank).env("EGRET_SIZE", &size);
+        }
         match terminal() {
             Some(path) => command.env("EGRET_TERMINAL", path),
             None => command.env_remove("EGRET_TERMINAL"),

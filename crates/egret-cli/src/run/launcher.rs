@@ -73,6 +73,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         ),
         events: registry.events(),
         registry,
+        is_open: job.options.open,
     };
     let code = launcher.run();
     if is_gone(args.guard) {
@@ -83,7 +84,11 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
 }
 
 fn open_registry(job: &Job, environment: &mut Environment) -> Result<Registry> {
-    let options = RegistryOptions::new(&environment.job, job.processes.get());
+    let options = if job.options.open {
+        RegistryOptions::open(&environment.job)
+    } else {
+        RegistryOptions::new(&environment.job, job.processes.get())
+    };
     let registry =
         Registry::open(options.secret(Secret::random())).context("opening the registry")?;
     let secret =
@@ -135,6 +140,8 @@ struct Launcher {
     registry: Registry,
     /// What the registry knows, and the supervisor not yet.
     events: Events,
+    /// Whether the ranks of nodes are not those of processes.
+    is_open: bool,
 }
 
 impl Launcher {
@@ -166,7 +173,8 @@ impl Launcher {
             reaped = descendants::reap();
         }
         while let Some(known) = self.events.try_next() {
-            if let node::Event::Died { node, .. } = known {
+            // The rank of a node of an open pool is not the number of its process.
+            if let (false, node::Event::Died { node, .. }) = (self.is_open, known) {
                 events.push(SupervisorEvent::Failed(node.rank));
             }
         }
@@ -174,7 +182,7 @@ impl Launcher {
             let tell = |(rank, status): &(u32, Status)| {
                 self.registry.ended(*rank, &format!("the process {status}"));
             };
-            ended.iter().for_each(tell);
+            ended.iter().filter(|_| !self.is_open).for_each(tell);
             events.push(SupervisorEvent::Exited(ended));
         }
         if reaped == Reaped::Alone {

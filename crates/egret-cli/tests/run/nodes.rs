@@ -37,6 +37,9 @@ fn job_with(count: u32, role: &str, options: &[&str]) -> Job {
 fn program() {
     let Ok(role) = std::env::var("EGRET_TEST_ROLE") else { return };
     let node = Node::join(Config::from_env().expect("settings")).expect("to join");
+    if role == "open" {
+        return in_open_pool(&node);
+    }
     node.wait_all(Deadline::DEFAULT).expect("the others");
     println!("\nhere {}", node.rank());
     node.bind(&format!("here {}", node.rank()), &[]).expect("a name");
@@ -55,6 +58,25 @@ fn program() {
             println!("\nheard {}", hear(&node));
             std::process::exit(1);
         }
+    }
+}
+
+/// Four nodes elect one, one after the other: each winner leaves, and the last one terminates the pool.
+fn in_open_pool(node: &Node) {
+    assert!(node.is_open());
+    println!("\nhere {}", node.rank());
+    let mut events = node.events();
+    let winner = node.elect("next", Deadline::DEFAULT).expect("a winner");
+    assert!(node.view("next").has(winner), "{winner}");
+    let mut joined = 0;
+    while node.view("next").first() != Some(node.id()) || joined < 4 {
+        let event = events.wait_next(Deadline::DEFAULT).expect("an event");
+        joined += u32::from(matches!(event, Event::Joined(_)));
+    }
+    println!("\nwon with {} here", node.size());
+    if node.size() == 1 {
+        node.terminate().expect("to terminate");
+        assert_eq!(node.wait_terminated(Deadline::DEFAULT).expect("the end"), node.id());
     }
 }
 
@@ -107,6 +129,21 @@ fn nodes_find_each_other() {
     let mut here = lines(&output.stdout, "here");
     here.sort();
     assert_eq!(here, ["here 0", "here 1", "here 2"]);
+}
+
+#[test]
+fn nodes_of_an_open_job_come_and_go() {
+    let output = job_with(4, "open", &["--open"]).end();
+    assert_eq!(code(&output), 0, "{output:?}");
+    let sorted = |word| {
+        let mut lines = lines(&output.stdout, word);
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted("here"), ["here 0", "here 1", "here 2", "here 3"]);
+    let won = sorted("won");
+    assert_eq!(won.len(), 4, "{won:?}");
+    assert!(won.contains(&"won with 1 here".to_owned()), "the last one: {won:?}");
 }
 
 #[test]
