@@ -38,7 +38,8 @@ fn program() {
     let Ok(role) = std::env::var("EGRET_TEST_ROLE") else { return };
     let node = Node::join(Config::from_env().expect("settings")).expect("to join");
     if role == "open" {
-        return in_open_pool(&node);
+        println!("\nhere {}\nwon with {} here", node.rank(), in_open_pool(&node));
+        return;
     }
     node.wait_all(Deadline::DEFAULT).expect("the others");
     println!("\nhere {}", node.rank());
@@ -62,9 +63,9 @@ fn program() {
 }
 
 /// Four nodes elect one, one after the other: each winner leaves, and the last one terminates the pool.
-fn in_open_pool(node: &Node) {
+/// Returns how many members were here when this one won.
+fn in_open_pool(node: &Node) -> u32 {
     assert!(node.is_open());
-    println!("\nhere {}", node.rank());
     let mut events = node.events();
     let winner = node.elect("next", Deadline::DEFAULT).expect("a winner");
     assert!(node.view("next").has(winner), "{winner}");
@@ -73,11 +74,12 @@ fn in_open_pool(node: &Node) {
         let event = events.wait_next(Deadline::DEFAULT).expect("an event");
         joined += u32::from(matches!(event, Event::Joined(_)));
     }
-    println!("\nwon with {} here", node.size());
-    if node.size() == 1 {
+    let here = node.size();
+    if here == 1 {
         node.terminate().expect("to terminate");
         assert_eq!(node.wait_terminated(Deadline::DEFAULT).expect("the end"), node.id());
     }
+    here
 }
 
 /// Waits until the others know that all are here.

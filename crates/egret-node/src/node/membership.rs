@@ -21,7 +21,7 @@ impl NodeHandle {
     /// If the registry refuses or does not answer within the [deadline](Self::deadline) of the node.
     pub fn enter(&self, view: &str) -> Result<View, NodeError> {
         let deadline = self.deadline();
-        self.change_view(view, deadline, RegistryQuestion::Enter { view: view.to_owned() })
+        self.change_view(view, deadline, &RegistryQuestion::Enter { view: view.to_owned() })
     }
 
     /// Exits a view, and waits until this node has received that.
@@ -31,7 +31,7 @@ impl NodeHandle {
     /// As [`enter`](Self::enter).
     pub fn exit(&self, view: &str) -> Result<View, NodeError> {
         let deadline = self.deadline();
-        self.change_view(view, deadline, RegistryQuestion::Exit { view: view.to_owned() })
+        self.change_view(view, deadline, &RegistryQuestion::Exit { view: view.to_owned() })
     }
 
     /// Stands for election, and returns the winner: the first member of the view of this name, which this node
@@ -58,7 +58,7 @@ impl NodeHandle {
     /// If the registry refuses or does not answer within the deadline.
     pub fn elect(&self, name: &str, deadline: impl Into<Deadline>) -> Result<NodeId, NodeError> {
         let ask = RegistryQuestion::Enter { view: name.to_owned() };
-        let view = self.change_view(name, deadline.into(), ask)?;
+        let view = self.change_view(name, deadline.into(), &ask)?;
         Ok(view.first().unwrap_or_else(|| self.id()))
     }
 
@@ -74,7 +74,7 @@ impl NodeHandle {
         &self,
         name: &str,
         deadline: Deadline,
-        ask: RegistryQuestion,
+        ask: &RegistryQuestion,
     ) -> Result<View, NodeError> {
         let (started, until) = (rt::now(), deadline.until());
         let is_entry = matches!(ask, RegistryQuestion::Enter { .. });
@@ -82,7 +82,7 @@ impl NodeHandle {
         if let Some(view) = is_so() {
             return Ok(view);
         }
-        self.ask(&ask, deadline).and_then(RegistryAnswer::done)?;
+        self.ask(ask, deadline).and_then(RegistryAnswer::done)?;
         let (left, mut changed) =
             (until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now()))), None);
         drive(self.watch(), left, &mut || {
@@ -174,7 +174,8 @@ impl NodeHandle {
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
     pub fn suspect(&self, node: NodeId) -> Result<(), NodeError> {
-        self.ask(&RegistryQuestion::Suspect { node }, self.deadline()).and_then(RegistryAnswer::done)
+        self.ask(&RegistryQuestion::Suspect { node }, self.deadline())
+            .and_then(RegistryAnswer::done)
     }
 
     /// The bound names that begin so, each with its owner, in their order.

@@ -156,8 +156,8 @@ impl PoolWatch {
                 self.allow(state.members().values());
                 self.learn(|view| view.learn_whole(*state));
             }
-            Some(RegistryAnswer::Refused(why)) => return self.lose(&why.to_string()),
-            _ => return self.lose("it said what no registry says"),
+            Some(RegistryAnswer::Refused(why)) => self.lose(&why.to_string()),
+            _ => self.lose("it said what no registry says"),
         }
     }
 

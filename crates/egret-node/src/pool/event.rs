@@ -101,7 +101,9 @@ impl Event {
                 view.len()
             }
             Self::Signal { bytes, .. } => bytes.len(),
-            Self::Left(_) | Self::Closed { .. } | Self::Terminated { .. } | Self::Resync { .. } => 0,
+            Self::Left(_) | Self::Closed { .. } | Self::Terminated { .. } | Self::Resync { .. } => {
+                0
+            }
         };
         size_of::<Self>() + more
     }

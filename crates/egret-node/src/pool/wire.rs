@@ -87,13 +87,30 @@ pub(crate) enum RegistryAnswer {
 pub(crate) enum LogEntry {
     Joined(Member),
     Left(NodeId),
-    Died { node: NodeId, why: String },
-    Entered { view: String, node: NodeId },
-    Exited { view: String, node: NodeId },
+    Died {
+        node: NodeId,
+        why: String,
+    },
+    Entered {
+        view: String,
+        node: NodeId,
+    },
+    Exited {
+        view: String,
+        node: NodeId,
+    },
     /// To nodes that it is not for it says only that there was one.
-    Signal { from: NodeId, to: Vec<NodeId>, bytes: Vec<u8> },
-    Closed { by: NodeId },
-    Terminated { by: NodeId },
+    Signal {
+        from: NodeId,
+        to: Vec<NodeId>,
+        bytes: Vec<u8>,
+    },
+    Closed {
+        by: NodeId,
+    },
+    Terminated {
+        by: NodeId,
+    },
 }
 
 impl RegistryQuestion {

@@ -312,7 +312,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.seats.insert(from.clone(), MemberLink { id, gone: None, since: now, follow: None });
         self.moved.push((from.clone(), true));
         let JoinRequest { machine, fabrics, .. } = join;
-        key.map(|key| self.keys.insert(key, id));
+        if let Some(key) = key {
+            self.keys.insert(key, id);
+        }
         self.append(LogEntry::Joined(Member::new(id, machine, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);

@@ -16,7 +16,13 @@ use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, Registr
 /// who asks, what happens before, and how long it is.
 pub fn questions(mut input: &[u8]) {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-    let mut state = RegistryState::new(PoolTerms { pool: "p".into(), size: 3, is_open: false, silent, patience });
+    let mut state = RegistryState::new(PoolTerms {
+        pool: "p".into(),
+        size: 3,
+        is_open: false,
+        silent,
+        patience,
+    });
     let (mut now, mut open) = (Instant::default(), BTreeSet::new());
     let mut ticket = 0_u64;
     while let [who, before, len, rest @ ..] = input {

@@ -14,7 +14,7 @@
 //! | `eager.rs` | eager messages of an end: what may be sent, and what was not drained |
 //! | `counts.rs` | how far the receiving half of an end is, in one word |
 //! | `fuzz/models/…/fuzzed.rs` | an end that a fuzzer's peer writes to |
-//! | `suite.rs` | the conformance suite in the tests of fabrics |
+//! | `tests.rs` | the conformance suite in the tests of fabrics |
 //! | `bytes.rs`, `close_reason.rs` | fields of packets; why an end closes the connection, as its peer is told |
 
 pub(super) mod bytes;
@@ -37,7 +37,7 @@ mod poll_timer;
 mod refusal;
 mod rejections;
 #[cfg(test)]
-pub(super) mod suite;
+pub(super) mod tests;
 
 pub(super) use self::connection_table::ConnectionTable;
 pub(super) use self::connectors::{ConnectOutcome, PendingConnector};

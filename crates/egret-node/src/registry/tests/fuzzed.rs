@@ -26,7 +26,10 @@ fn ask(random: &mut Random) -> RegistryQuestion {
     match random.next() % 12 {
         5 => RegistryQuestion::Enter { view: name },
         6 => RegistryQuestion::Exit { view: name },
-        7 => RegistryQuestion::Signal { to: vec![NodeId { rank: 1, incarnation: 2 }], bytes: vec![1] },
+        7 => RegistryQuestion::Signal {
+            to: vec![NodeId { rank: 1, incarnation: 2 }],
+            bytes: vec![1],
+        },
         8 => RegistryQuestion::Suspect { node: NodeId { rank: 1, incarnation: 2 } },
         9 => RegistryQuestion::Names { prefix: String::new(), after: name },
         10 => RegistryQuestion::Free { name },

@@ -30,7 +30,8 @@ impl Desk {
 
     fn of(size: u32, is_open: bool) -> Self {
         let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-        let state = RegistryState::new(PoolTerms { pool: "p".into(), size, is_open, silent, patience });
+        let state =
+            RegistryState::new(PoolTerms { pool: "p".into(), size, is_open, silent, patience });
         Self { state, now: Instant::default(), tickets: 0, said: BTreeMap::new() }
     }
 

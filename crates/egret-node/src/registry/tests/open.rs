@@ -32,10 +32,9 @@ fn ranks_of_an_open_pool_are_numbers_in_the_order_of_joining() {
     assert_eq!(desk.ask(1, RegistryQuestion::Leave), RegistryAnswer::Done);
     assert_eq!(desk.join(4).rank, 2, "no rank is used again");
     let refused = RegistryAnswer::Refused(RegistryRefusal::OpenPool);
-    for join in [
-        JoinRequest { rank: Some(0), ..joining() },
-        JoinRequest { size: Some(2), ..joining() },
-    ] {
+    for join in
+        [JoinRequest { rank: Some(0), ..joining() }, JoinRequest { size: Some(2), ..joining() }]
+    {
         assert_eq!(desk.ask(5, RegistryQuestion::Join(join)), refused);
     }
     let order: Vec<u32> = desk.state.pool.members().keys().copied().collect();
@@ -189,8 +188,10 @@ fn a_hundred_thousand_lives_take_bounded_memory() {
     assert_eq!(state.view("long").unwrap().first(), Some(first));
     let bytes = RegistryAnswer::Snapshot(state.clone()).to_bytes().len();
     assert!(bytes < 1000, "how others ended is not in it: {bytes} bytes");
-    assert_eq!(RegistryAnswer::from_bytes(&RegistryAnswer::Snapshot(state.clone()).to_bytes()),
-        Some(RegistryAnswer::Snapshot(state.clone())));
+    assert_eq!(
+        RegistryAnswer::from_bytes(&RegistryAnswer::Snapshot(state.clone()).to_bytes()),
+        Some(RegistryAnswer::Snapshot(state.clone()))
+    );
     // What is forgotten is gone all the same.
     let long_ago = NodeId { rank: 1, incarnation: 2 };
     assert!(matches!(state.fate(long_ago), Some(Departure::Died { .. })));

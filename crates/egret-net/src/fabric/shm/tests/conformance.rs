@@ -2,7 +2,7 @@
 
 use crate::conformance::{Case, Profile, cases};
 use crate::fabric::Fabric;
-use crate::fabric::common::suite::all_pass_on_threads;
+use crate::fabric::common::tests::all_pass_on_threads;
 use crate::fabric::shm::ShmFabric;
 use crate::rt;
 use crate::vi::{Nic, NicOptions, Trust, Wait};

@@ -39,7 +39,7 @@ fn records() -> impl Strategy<Value = (bool, u64, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(trials(200) as u32))]
+    #![proptest_config(ProptestConfig::with_cases(u32::try_from(trials(200)).unwrap()))]
 
     /// It is an error of the connection, or nothing; and all buffers come back.
     #[test]

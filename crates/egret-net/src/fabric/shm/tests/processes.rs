@@ -7,7 +7,7 @@ use std::{env, fs};
 use super::conformance::{all, nic, trusting};
 use crate::buf::Pool;
 use crate::conformance::Profile;
-use crate::fabric::common::suite::{Process, all_pass, answer, in_two_processes};
+use crate::fabric::common::tests::{Process, all_pass, answer, in_two_processes};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Descriptor, Trust, ViError, ViOptions, Wait};
 

@@ -3,7 +3,7 @@
 use super::sealed::{as_before, record_max};
 use crate::conformance::{Case, Profile, cases};
 use crate::fabric::Fabric;
-use crate::fabric::common::suite::all_pass_on_threads;
+use crate::fabric::common::tests::all_pass_on_threads;
 use crate::fabric::tcp::TcpFabric;
 use crate::vi::{Nic, NicOptions, Wait};
 

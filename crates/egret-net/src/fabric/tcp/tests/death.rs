@@ -10,7 +10,7 @@ use std::{env, fs};
 use super::conformance::{V4, nic};
 use super::raw::patience;
 use crate::buf::Pool;
-use crate::fabric::common::suite::Process;
+use crate::fabric::common::tests::Process;
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Descriptor, ViError, ViOptions, Wait};
 

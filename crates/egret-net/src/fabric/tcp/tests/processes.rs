@@ -3,7 +3,7 @@
 use super::conformance::{V4, V6, all, has, nic};
 use super::sealed::{as_before, record_max};
 use crate::conformance::Profile;
-use crate::fabric::common::suite::{all_pass, answer, in_two_processes};
+use crate::fabric::common::tests::{all_pass, answer, in_two_processes};
 use crate::vi::Wait;
 
 /// What the child is to do, and where it is to listen.

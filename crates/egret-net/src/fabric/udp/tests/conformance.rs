@@ -2,7 +2,7 @@
 
 use crate::conformance::{Case, Profile, cases};
 use crate::fabric::Fabric;
-use crate::fabric::common::suite::{all_pass, all_pass_on_threads, answer, in_two_processes};
+use crate::fabric::common::tests::{all_pass, all_pass_on_threads, answer, in_two_processes};
 use crate::fabric::udp::UdpDatagrams;
 use crate::vi::{Encrypt, Nic, NicOptions, Wait};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::conformance::{Case, Profile, cases, run_on_threads};
 use crate::fabric::Fabric;
-use crate::fabric::common::suite::all_pass_on_threads;
+use crate::fabric::common::tests::all_pass_on_threads;
 use crate::fabric::sim::Sim;
 use crate::fabric::udp::UdpFabric;
 use crate::rt::trials;

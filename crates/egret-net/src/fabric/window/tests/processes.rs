@@ -2,7 +2,7 @@
 
 use crate::conformance::{Case, Profile, cases};
 use crate::fabric::Fabric;
-use crate::fabric::common::suite::{all_pass, answer, in_two_processes};
+use crate::fabric::common::tests::{all_pass, answer, in_two_processes};
 use crate::fabric::udp::UdpFabric;
 use crate::vi::Nic;
 
