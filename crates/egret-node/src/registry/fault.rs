@@ -43,13 +43,13 @@ egret_net::faults! {
     }
 }
 
-/// The entries of the log that a node is told, in their order.
+/// The entries of the log that a node is told, in their order, and whether other nodes are told the same.
 #[inline]
 pub(super) fn told(
-    mut entries: Vec<LogEntry>,
+    (mut entries, is_same): (Vec<LogEntry>, bool),
     first: Option<&LogEntry>,
     node: NodeId,
-) -> Vec<LogEntry> {
+) -> (Vec<LogEntry>, bool) {
     if planted(Fault::Skipped) && entries.len() > 1 {
         entries.pop();
         entries.splice(0..0, first.cloned());
@@ -57,5 +57,5 @@ pub(super) fn told(
     if planted(Fault::Reordered) && node.rank == 1 {
         entries.reverse();
     }
-    entries
+    (entries, is_same && !planted(Fault::Reordered))
 }

@@ -73,15 +73,20 @@ pub(super) fn says(join: &JoinRequest, size: u32) -> Result<(), RegistryRefusal>
     Ok(())
 }
 
-/// The entries from this one on that one answer to this node has.
-pub(super) fn batch(log: &BoundedLog<LogEntry>, next: u64, node: NodeId) -> Vec<LogEntry> {
+/// The entries from this one on that one answer to this node has, and whether other nodes are sent the same.
+pub(super) fn batch(log: &BoundedLog<LogEntry>, next: u64, node: NodeId) -> (Vec<LogEntry>, bool) {
     let mut room = BATCH;
     let fits = |(_, bytes): &(&LogEntry, usize)| {
         let fits = room == BATCH || *bytes <= room;
         room = room.saturating_sub((*bytes).max(1));
         fits
     };
-    log.from(next).take_while(fits).map(|(entry, _)| entry.sent_to(node)).collect()
+    let mut is_same = true;
+    let entries = log.from(next).take_while(fits).map(|(entry, _)| {
+        is_same &= !matches!(entry, LogEntry::Signal { .. });
+        entry.sent_to(node)
+    });
+    (entries.collect(), is_same)
 }
 
 /// The reason of an end, cut to the length that a pool of this size allows.

@@ -149,11 +149,15 @@ impl RegistryServer {
             moved.for_each(|(peer, stays)| self.links.keep(peer, stays));
             (answers, due.is_some_and(|due| before.is_none_or(|before| due < before)))
         };
-        for (slot, said) in answers {
-            match said {
-                Some(said) => answer(slot, &said),
-                None => drop(slot),
-            }
+        // Many members are sent the same entries, one behind the other.
+        let mut last: Option<(Arc<RegistryAnswer>, Vec<u8>)> = None;
+        for ((slot, handler), said) in answers {
+            let Some(said) = said else { continue };
+            let bytes = match &last {
+                Some((same, bytes)) if Arc::ptr_eq(same, &said) => bytes,
+                _ => &last.insert((Arc::clone(&said), said.to_bytes())).1,
+            };
+            slot.reply_with(Message::to(handler).bytes(bytes));
         }
         if let Some(clock) = self.clock.get().filter(|_| sooner) {
             clock.unpark();

@@ -4,6 +4,7 @@
 //! at once or later: [`take_out`](RegistryState::take_out) has the answers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::Instant;
@@ -37,7 +38,7 @@ pub(crate) struct RegistryState<P> {
     keys: UsedKeys,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
-    out: Vec<(Ticket, Option<RegistryAnswer>)>,
+    out: Vec<(Ticket, Option<Arc<RegistryAnswer>>)>,
     /// Links that have become those of members, and links that are not any more.
     moved: Vec<(P, bool)>,
 }
@@ -144,8 +145,15 @@ impl<P: Ord + Clone> RegistryState<P> {
                 Err(why) => Some(RegistryAnswer::Refused(why)),
             },
         };
-        self.out.extend(answer.map(|answer| (ticket, Some(answer))));
+        if let Some(answer) = answer {
+            self.answer(ticket, answer);
+        }
         self.tell(now);
+    }
+
+    /// Answers a request.
+    fn answer(&mut self, ticket: Ticket, answer: RegistryAnswer) {
+        self.out.push((ticket, Some(Arc::new(answer))));
     }
 
     /// Whether the node of a link has left: requests that it had sent before may arrive after that.
@@ -155,8 +163,9 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// Why the request that was just handled was refused, if it was.
     pub(super) fn refused(&self, ticket: Ticket) -> Option<&RegistryRefusal> {
-        match self.out.iter().find(|(asked, _)| *asked == ticket) {
-            Some((_, Some(RegistryAnswer::Refused(why)))) => Some(why),
+        let (_, answer) = self.out.iter().find(|(asked, _)| *asked == ticket)?;
+        match answer.as_deref()? {
+            RegistryAnswer::Refused(why) => Some(why),
             _ => None,
         }
     }
@@ -177,7 +186,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Bind { name, bytes, replace } => {
                 let (answer, bound) = self.names.bind(id, name, bytes, replace);
-                self.out.extend(bound.into_iter().map(|(ticket, bound)| (ticket, Some(bound))));
+                bound.into_iter().for_each(|(ticket, bound)| self.answer(ticket, bound));
                 Some(answer)
             }
             RegistryQuestion::Unbind { name, bytes } => Some(self.names.unbind(id, &name, &bytes)),
@@ -260,8 +269,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         };
         if let Some((ticket, first)) = seat.follow.take() {
             seat.since = now;
-            let entries = Vec::new();
-            self.out.push((ticket, Some(RegistryAnswer::Events { first, entries })));
+            self.answer(ticket, RegistryAnswer::Events { first, entries: Vec::new() });
         }
     }
 
@@ -418,18 +426,22 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// Sends a member that waits for events those that there are.
     fn answer_follow(&mut self, now: Instant, from: &P) {
         let Some(seat) = self.seats.get_mut(from) else { return };
-        let Some((ticket, next)) = seat.follow.filter(|(_, next)| *next < self.log.next()) else {
-            return;
-        };
-        (seat.follow, seat.since) = (None, now);
-        let answer = if next < self.log.first() {
-            RegistryAnswer::Snapshot(Box::new(self.pool.snapshot()))
-        } else {
-            let entries = limits::batch(&self.log, next, seat.id);
-            let entries = fault::told(entries, self.log.get(0), seat.id);
-            RegistryAnswer::Events { first: next, entries }
-        };
-        self.out.push((ticket, Some(answer)));
+        if let Some((ticket, next)) = seat.follow.filter(|(_, next)| *next < self.log.next()) {
+            (seat.follow, seat.since) = (None, now);
+            let id = seat.id;
+            let (answer, _) = self.entries_from(next, id);
+            self.answer(ticket, answer);
+        }
+    }
+
+    /// What a member is sent that waits for this entry of the log, and whether other members are sent the same.
+    fn entries_from(&self, next: u64, node: NodeId) -> (RegistryAnswer, bool) {
+        if next < self.log.first() {
+            return (RegistryAnswer::Snapshot(Box::new(self.pool.snapshot())), true);
+        }
+        let (entries, is_same) = limits::batch(&self.log, next, node);
+        let (entries, is_same) = fault::told((entries, is_same), self.log.get(0), node);
+        (RegistryAnswer::Events { first: next, entries }, is_same)
     }
 
     fn leave(&mut self, from: &P, id: NodeId) {
@@ -458,7 +470,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         for (ticket, name) in self.names.forget(id) {
             let answer = self.owner_gone(&name, id);
-            self.out.push((ticket, answer));
+            self.out.push((ticket, answer.map(Arc::new)));
         }
     }
 
@@ -467,9 +479,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         let Some(alone) = self.alone() else { return };
         let last = self.seats.iter().find(|(_, seat)| seat.id == alone);
         let waits = last.map(|(from, _)| self.names.stop_waiting(from)).unwrap_or_default();
-        let told =
-            waits.into_iter().map(|(ticket, name)| (ticket, RegistryAnswer::NobodyLeft { name }));
-        self.out.extend(told.map(|(ticket, answer)| (ticket, Some(answer))));
+        for (ticket, name) in waits {
+            self.answer(ticket, RegistryAnswer::NobodyLeft { name });
+        }
     }
 
     /// A link has ended: its node has died, unless it had left.
@@ -518,10 +530,8 @@ impl<P: Ord + Clone> RegistryState<P> {
                 None if terms.is_dead(quiet) => dead.push(seat.id),
                 Some((ticket, first)) if terms.is_probed(quiet) => {
                     (seat.follow, seat.since) = (None, now);
-                    self.out.push((
-                        ticket,
-                        Some(RegistryAnswer::Events { first, entries: Vec::new() }),
-                    ));
+                    let probe = RegistryAnswer::Events { first, entries: Vec::new() };
+                    self.out.push((ticket, Some(Arc::new(probe))));
                 }
                 _ => {}
             }
@@ -530,9 +540,10 @@ impl<P: Ord + Clone> RegistryState<P> {
             let why = format!("it has not answered for {:?}", self.terms.patience);
             self.declare_dead(id, why);
         }
-        let late = self.names.late(now).into_iter();
-        let told = late.map(|(ticket, name)| (ticket, Some(self.names.not_bound(&name))));
-        self.out.extend(told);
+        for (ticket, name) in self.names.late(now) {
+            let answer = self.names.not_bound(&name);
+            self.answer(ticket, answer);
+        }
         self.tell(now);
     }
 
@@ -589,9 +600,29 @@ impl<P: Ord + Clone> RegistryState<P> {
             return;
         }
         self.told = (self.log.next(), Some(now));
-        let waiting = self.seats.iter().filter(|(_, seat)| seat.follow.is_some());
-        let waiting: Vec<P> = waiting.map(|(from, _)| from.clone()).collect();
-        waiting.iter().for_each(|from| self.answer_follow(now, from));
+        let waiting = self.seats.values_mut().filter(|seat| seat.follow.is_some());
+        let waiting = waiting.filter_map(|seat| {
+            let (ticket, next) = seat.follow.take_if(|(_, next)| *next < self.log.next())?;
+            seat.since = now;
+            Some((ticket, next, seat.id))
+        });
+        let waiting: Vec<_> = waiting.collect();
+        // Most of them wait for the same entry.
+        let mut same: BTreeMap<u64, Arc<RegistryAnswer>> = BTreeMap::new();
+        for (ticket, next, node) in waiting {
+            let answer = match same.get(&next) {
+                Some(answer) => Arc::clone(answer),
+                None => {
+                    let (answer, is_same) = self.entries_from(next, node);
+                    let answer = Arc::new(answer);
+                    if is_same {
+                        same.insert(next, Arc::clone(&answer));
+                    }
+                    answer
+                }
+            };
+            self.out.push((ticket, Some(answer)));
+        }
     }
 
     /// When new entries are sent to all who wait for some, if there are any.
@@ -606,7 +637,7 @@ impl<P: Ord + Clone> RegistryState<P> {
     }
 
     /// Answers, by their tickets; a ticket without one is not answered.
-    pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<RegistryAnswer>)> {
+    pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<Arc<RegistryAnswer>>)> {
         std::mem::take(&mut self.out)
     }
 }

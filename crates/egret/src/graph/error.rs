@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use egret_net::rt::GivenBack;
 use egret_node::channel::ChannelError;
-use egret_node::node::NodeError;
+use egret_node::node::{NodeError, NodeId};
 use egret_stream::graph::{Graph, GraphError};
 use thiserror::Error;
 
@@ -28,6 +28,15 @@ pub enum RankGraphError {
         rank: u32,
         /// How many there are.
         size: u32,
+    },
+    /// The pool is open: its nodes come and go, and have no ranks to send to.
+    #[error(
+        "graphs go from rank to rank of a closed pool, and {node} is in an open one; calls, channels and \
+         active messages carry graphs there"
+    )]
+    OpenPool {
+        /// This node.
+        node: NodeId,
     },
     /// The node of the rank is gone, or there is no way to it.
     #[error("rank {rank} is gone: {why}")]

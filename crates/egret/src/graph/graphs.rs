@@ -68,6 +68,9 @@ impl<Root: Object> Graphs<Root> {
     }
 
     fn open(node: &NodeHandle, options: GraphsOptions) -> Result<Self, RankGraphError> {
+        if node.is_open() {
+            return Err(RankGraphError::OpenPool { node: node.id() });
+        }
         let mail = NamedGraphs::open(node, &Graph::<Root>::kind(), options)?;
         Ok(Self { mail, ways: BTreeMap::new(), current: None })
     }

@@ -40,9 +40,11 @@ impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &NodeHandle) -> Arc<Self> {
         handle.part(|| {
-            let window = handle.in_flight().unwrap_or_else(|| window(handle.size()));
+            // How many nodes of an open pool will call is not known.
+            let members = if handle.is_open() { OPEN_CALLERS } else { handle.size() };
+            let window = handle.in_flight().unwrap_or_else(|| window(members));
             describe_panics(running_method);
-            Self::new(handle.id(), handle.size(), handle.budget(), window)
+            Self::new(handle.id(), members, handle.budget(), window)
         })
     }
 
@@ -151,6 +153,10 @@ fn cores() -> usize {
 
 /// Calls that each other node of a pool of so many members may have under way: as many as this node
 /// takes on without refusing one, if all have them, and at most [`WINDOW_MAX`].
+/// Callers of a node of an open pool that have a share each of half of what the node takes; each one more has a
+/// share beyond that.
+const OPEN_CALLERS: u32 = 256;
+
 fn window(members: u32) -> u32 {
     let all = u32::try_from(2 * COMMON.calls).unwrap_or(u32::MAX);
     (all / members.max(1)).clamp(WINDOW_LEAST, WINDOW_MAX)

@@ -50,7 +50,7 @@ pub fn questions(mut input: &[u8]) {
         for (answered, said) in state.take_out() {
             assert!(open.remove(&answered), "answered twice, or without a question");
             if let Some(said) = said {
-                assert_eq!(RegistryAnswer::from_bytes(&said.to_bytes()), Some(said));
+                assert_eq!(RegistryAnswer::from_bytes(&said.to_bytes()).as_ref(), Some(&*said));
             }
         }
         check(&state, open.len());

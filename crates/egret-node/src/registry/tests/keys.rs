@@ -24,7 +24,8 @@ fn ask(
     let key = PublicKey::from_bytes([key; 32]);
     state.ask(Instant::default(), (&link, Some(key)), link.into(), ask);
     let mut said = state.take_out().into_iter();
-    said.find_map(|(ticket, answer)| answer.filter(|_| ticket == link.into())).unwrap()
+    let answer = said.find_map(|(ticket, answer)| answer.filter(|_| ticket == link.into()));
+    RegistryAnswer::clone(&answer.unwrap())
 }
 
 /// Joins with `tcp` at a host.

@@ -1,6 +1,7 @@
 //! The registry without links.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::Instant;
@@ -35,11 +36,18 @@ impl Desk {
         Self { state, now: Instant::default(), tickets: 0, said: BTreeMap::new() }
     }
 
+    /// Takes what the registry has answered.
+    fn hear(&mut self) {
+        let answers = self.state.take_out().into_iter();
+        let answers = answers.map(|(ticket, answer)| (ticket, answer.map(Arc::unwrap_or_clone)));
+        self.said.extend(answers);
+    }
+
     /// Asks; the ticket.
     pub(super) fn asks(&mut self, from: u32, ask: RegistryQuestion) -> u64 {
         self.tickets += 1;
         self.state.ask(self.now, (&from, None), self.tickets, ask);
-        self.said.extend(self.state.take_out());
+        self.hear();
         self.tickets
     }
 
@@ -61,7 +69,7 @@ impl Desk {
     fn jumps(&mut self, time: Duration) {
         self.now = self.now + time;
         self.state.tick(self.now);
-        self.said.extend(self.state.take_out());
+        self.hear();
     }
 
     pub(super) fn join(&mut self, from: u32) -> NodeId {
@@ -124,10 +132,10 @@ pub(super) fn a_lookup_ends_when_the_name_cannot_be_bound() {
     desk.join(4);
     let kept = desk.asks(1, lookup("kept", 60_000));
     desk.state.link_ended(desk.now, &4, "gone");
-    desk.said.extend(desk.state.take_out());
+    desk.hear();
     assert_eq!([kept, never].map(|ticket| desk.said.get(&ticket)), [None, None]);
     desk.state.process_ended(desk.now, 2, "gone");
-    desk.said.extend(desk.state.take_out());
+    desk.hear();
     let nobody = |name: &str| RegistryAnswer::NobodyLeft { name: name.into() };
     assert_eq!(desk.said.get(&kept), Some(&Some(nobody("kept"))));
     assert_eq!(desk.said.get(&never), Some(&Some(nobody("never"))));
@@ -272,7 +280,7 @@ fn names_and_values_beyond_the_limits_are_refused() {
     desk.state.link_ended(desk.now, &1, &"w".repeat(100_000));
     let Some(LogEntry::Died { why, .. }) = desk.state.log.to_vec().pop() else { panic!() };
     assert_eq!(why.len(), 1024);
-    desk.said.extend(desk.state.take_out());
+    desk.hear();
     assert_eq!(desk.said.values().filter(|said| said.is_none()).count(), 1026);
     assert!(desk.state.names.bound.is_empty() && desk.state.names.waits.is_empty());
 }
