@@ -86,6 +86,11 @@ impl AppTeam {
 
     /// Meets the others.
     pub(crate) fn of(node: Node, registry: Option<Registry>) -> Result<Self, AppError> {
+        if node.is_open() {
+            let why = "an application divides its work among the ranks of a closed pool, and this pool is \
+                       open; start it without --open";
+            return Err(AppError::Usage(why.to_owned()));
+        }
         node.wait_all(node.deadline())?;
         let (rank, size) = (node.rank(), node.size());
         let member = |rank: u32| match node.id_of(rank).filter(|id| node.member(*id).is_some()) {

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// Give the processes a variable: this VALUE, or the one it has here
     #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parse)]
     pub(crate) extra: Vec<environment::Extra>,
-    /// Let nodes come and go: the pool has no size, and its nodes no ranks to be given
+    /// Let nodes leave and others stay: the pool has no size, and the registry numbers its nodes as they join
     #[arg(long)]
     pub(crate) open: bool,
     /// Begin each line of output with the rank it comes from, as `[2] `

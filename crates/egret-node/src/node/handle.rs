@@ -300,7 +300,14 @@ impl NodeHandle {
             return Ok(known.clone());
         }
         let route = self.find_route(node)?;
-        self.inner.routes.lock().insert(node, route.clone());
+        let mut routes = self.inner.routes.lock();
+        // Those to nodes that are gone are not used again.
+        if routes.len() > 2 * self.size() as usize + 16 {
+            let view = self.inner.watch.view.lock();
+            routes.retain(|node, _| view.state.member(*node).is_some());
+        }
+        routes.insert(node, route.clone());
+        drop(routes);
         Ok(route)
     }
 

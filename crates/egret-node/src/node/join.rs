@@ -123,11 +123,9 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     let watch = PoolWatch::new(&opened.control, &endpoint);
     let asks = Arc::new(map(&endpoint, &terms).await?);
     let follows = map(&endpoint, &terms).await?;
-    let (id, size, heard) = welcome(&asks, &opened.control, &terms, started).await?;
-    if let Some(size) = size {
-        opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
-        opened.control.set_pool_size(size);
-    }
+    let (id, (most, size), heard) = welcome(&asks, &opened.control, &terms, started).await?;
+    opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(most));
+    opened.control.set_pool_size(most);
     let (fabrics, also_asks) = (opened.fabrics.clone(), Arc::clone(&asks));
     watch.follow((id, size), RegistryFollow { follows, asks: also_asks, heard, fabrics });
     seen(&watch, &opened.control, id, &terms, started).await?;
@@ -151,7 +149,7 @@ async fn welcome(
     control: &Links,
     terms: &JoinParameters,
     started: Instant,
-) -> Result<(NodeId, Option<u32>, Duration), JoinError> {
+) -> Result<(NodeId, (u32, Option<u32>), Duration), JoinError> {
     let bytes = RegistryQuestion::Join(terms.join.clone()).to_bytes();
     loop {
         let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
@@ -167,8 +165,9 @@ async fn welcome(
         });
         let Some(reply) = reply.await else { return Err(terms.timed_out(started)) };
         match answer(reply) {
-            Ok(RegistryAnswer::Welcome { id, size, heard_ms }) => {
-                return Ok((id, size, Duration::from_millis(heard_ms)));
+            Ok(RegistryAnswer::Welcome { id, size, is_open, heard_ms }) => {
+                let closed_size = (!is_open).then_some(size);
+                return Ok((id, (size, closed_size), Duration::from_millis(heard_ms)));
             }
             Err(NodeError::Refused(
                 RegistryRefusal::RankTaken { .. } | RegistryRefusal::HostTaken { .. },
@@ -212,6 +211,9 @@ async fn seen(
         let view = watch.view.lock();
         if let Some(why) = &view.lost {
             return Poll::Ready(Err(terms.lost(why)));
+        }
+        if let Some(why) = &view.fenced {
+            return Poll::Ready(Err(terms.lost(format!("this node was declared dead: {why}"))));
         }
         if view.state.member(id).is_some() {
             return Poll::Ready(Ok(()));

@@ -3,35 +3,38 @@
 use egret_net::rt::{self, Deadline};
 
 use super::NodeHandle;
+use crate::pool::state::PoolState;
 use crate::pool::wire::{RegistryAnswer, RegistryQuestion};
 use crate::pool::{NodeError, NodeId, View, drive};
 
 impl NodeHandle {
-    /// The members of a named set, as of the events that this node has received; an empty view if no node is
-    /// in it. [`View`] has an example.
+    /// The members of a named set, as of the events that this node has received; an empty view, at the epoch of the
+    /// latest event, if no node is in it. [`View`] has an example.
     #[must_use]
     pub fn view(&self, name: &str) -> View {
-        self.watch().view.lock().state.view(name).cloned().unwrap_or_default()
+        let view = self.watch().view.lock();
+        let (known, epoch) = (view.state.view(name).cloned(), view.state.next());
+        known.unwrap_or_else(|| View { epoch, members: Vec::new(), first_since: epoch })
     }
 
-    /// Enters a view, and waits until this node has received that; returns at once if it is in the view.
+    /// Enters a view, unless this node is in it, and waits until it has received that.
     ///
     /// # Errors
     ///
     /// If the registry refuses or does not answer within the [deadline](Self::deadline) of the node.
     pub fn enter(&self, view: &str) -> Result<View, NodeError> {
-        let deadline = self.deadline();
-        self.change_view(view, deadline, &RegistryQuestion::Enter { view: view.to_owned() })
+        self.change(&RegistryQuestion::Enter { view: view.to_owned() }, self.deadline())?;
+        Ok(self.view(view))
     }
 
-    /// Exits a view, and waits until this node has received that.
+    /// Exits a view, if this node is in it, and waits until it has received that.
     ///
     /// # Errors
     ///
     /// As [`enter`](Self::enter).
     pub fn exit(&self, view: &str) -> Result<View, NodeError> {
-        let deadline = self.deadline();
-        self.change_view(view, deadline, &RegistryQuestion::Exit { view: view.to_owned() })
+        self.change(&RegistryQuestion::Exit { view: view.to_owned() }, self.deadline())?;
+        Ok(self.view(view))
     }
 
     /// Stands for election, and returns the winner: the first member of the view of this name, which this node
@@ -57,9 +60,8 @@ impl NodeHandle {
     ///
     /// If the registry refuses or does not answer within the deadline.
     pub fn elect(&self, name: &str, deadline: impl Into<Deadline>) -> Result<NodeId, NodeError> {
-        let ask = RegistryQuestion::Enter { view: name.to_owned() };
-        let view = self.change_view(name, deadline.into(), &ask)?;
-        Ok(view.first().unwrap_or_else(|| self.id()))
+        self.change(&RegistryQuestion::Enter { view: name.to_owned() }, deadline.into())?;
+        Ok(self.view(name).first().unwrap_or_else(|| self.id()))
     }
 
     /// The winner of an election, if there is one, and the epoch from which on it is the winner: the fencing
@@ -70,30 +72,35 @@ impl NodeHandle {
         Some((view.first()?, view.first_since))
     }
 
-    fn change_view(
+    /// Changes something in the pool, and waits until this node has received the event of that.
+    fn change(&self, ask: &RegistryQuestion, deadline: Deadline) -> Result<(), NodeError> {
+        let until = deadline.until();
+        let answer = self.ask(ask, deadline)?;
+        let RegistryAnswer::Reached { next } = answer else { return Err(NodeError::OtherAnswer) };
+        let left = until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        self.wait_until(left, |state| (state.next() >= next).then_some(()))
+    }
+
+    /// Waits until the state of the pool, as of the events that this node has received, is so.
+    fn wait_until<T>(
         &self,
-        name: &str,
         deadline: Deadline,
-        ask: &RegistryQuestion,
-    ) -> Result<View, NodeError> {
-        let (started, until) = (rt::now(), deadline.until());
-        let is_entry = matches!(ask, RegistryQuestion::Enter { .. });
-        let is_so = || Some(self.view(name)).filter(|view| view.has(self.id()) == is_entry);
-        if let Some(view) = is_so() {
-            return Ok(view);
-        }
-        self.ask(ask, deadline).and_then(RegistryAnswer::done)?;
-        let (left, mut changed) =
-            (until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now()))), None);
-        drive(self.watch(), left, &mut || {
-            changed = is_so();
-            changed.is_some() || self.own_fate().is_some() || self.has_lost_registry()
+        is_so: impl Fn(&PoolState) -> Option<T>,
+    ) -> Result<T, NodeError> {
+        let (started, mut found) = (rt::now(), None);
+        drive(self.watch(), deadline, &mut || {
+            found = is_so(&self.watch().view.lock().state);
+            found.is_some() || self.own_fate().is_some() || self.has_lost_registry()
         });
-        match (changed, self.own_fate()) {
-            (Some(view), _) => Ok(view),
-            (None, Some(fate)) => Err(NodeError::NotMember { node: self.id(), fate }),
-            (None, None) => Err(NodeError::NoEvent { waited: rt::now() - started }),
+        if let Some(found) = found {
+            return Ok(found);
         }
+        if let Some(fate) = self.own_fate() {
+            return Err(NodeError::NotMember { node: self.id(), fate });
+        }
+        let lost = self.watch().view.lock().lost.clone();
+        let late = NodeError::NoEvent { waited: rt::now() - started };
+        Err(lost.map_or(late, |why| NodeError::RegistryLost { why }))
     }
 
     /// Sends a signal to members: each of them gets [`Event::Signal`](crate::node::Event::Signal) in the order of
@@ -120,8 +127,7 @@ impl NodeHandle {
     /// If it is too large, or the registry does not answer within the [deadline](Self::deadline) of the node.
     pub fn signal(&self, to: &[NodeId], bytes: &[u8]) -> Result<(), NodeError> {
         let (to, bytes) = (to.to_vec(), bytes.to_vec());
-        let ask = RegistryQuestion::Signal { to, bytes };
-        self.ask(&ask, self.deadline()).and_then(RegistryAnswer::done)
+        self.change(&RegistryQuestion::Signal { to, bytes }, self.deadline())
     }
 
     /// Closes the pool: no node joins it any more, also not in place of one that is gone.
@@ -130,7 +136,14 @@ impl NodeHandle {
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
     pub fn close_pool(&self) -> Result<(), NodeError> {
-        self.ask(&RegistryQuestion::Close, self.deadline()).and_then(RegistryAnswer::done)
+        self.change(&RegistryQuestion::Close, self.deadline())
+    }
+
+    /// The node that has [closed](Self::close_pool) the pool, if one has; also the one that has
+    /// [terminated](Self::terminate) it.
+    #[must_use]
+    pub fn closed_by(&self) -> Option<NodeId> {
+        self.watch().view.lock().state.closed_by()
     }
 
     /// Declares that the work of the pool is done: all members get
@@ -141,7 +154,7 @@ impl NodeHandle {
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
     pub fn terminate(&self) -> Result<(), NodeError> {
-        self.ask(&RegistryQuestion::Terminate, self.deadline()).and_then(RegistryAnswer::done)
+        self.change(&RegistryQuestion::Terminate, self.deadline())
     }
 
     /// The node that has [terminated](Self::terminate) the pool, if one has.
@@ -154,17 +167,9 @@ impl NodeHandle {
     ///
     /// # Errors
     ///
-    /// If none has within the deadline, or the registry was lost.
+    /// If none has within the deadline, the registry was lost, or this node is no member any more.
     pub fn wait_terminated(&self, deadline: impl Into<Deadline>) -> Result<NodeId, NodeError> {
-        let (started, mut by) = (rt::now(), None);
-        drive(self.watch(), deadline.into(), &mut || {
-            by = self.terminated_by();
-            by.is_some() || self.has_lost_registry()
-        });
-        by.ok_or_else(|| match self.watch().view.lock().lost.clone() {
-            Some(why) => NodeError::RegistryLost { why },
-            None => NodeError::NoEvent { waited: rt::now() - started },
-        })
+        self.wait_until(deadline.into(), PoolState::terminated_by)
     }
 
     /// Says that a node seems to be dead: the registry probes it now, and declares it dead if it does not
@@ -184,18 +189,24 @@ impl NodeHandle {
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
     pub fn names(&self, prefix: &str) -> Result<Vec<(String, NodeId)>, NodeError> {
-        let (mut all, mut after) = (Vec::new(), String::new());
+        let (mut all, mut after): (Vec<(String, NodeId)>, Option<String>) = (Vec::new(), None);
         loop {
+            let before = after.clone();
             let ask = RegistryQuestion::Names { prefix: prefix.to_owned(), after };
             let answer = self.ask(&ask, self.deadline())?;
             let RegistryAnswer::Names { names, more } = answer else {
                 return Err(NodeError::OtherAnswer);
             };
-            all.extend(names);
-            match all.last() {
-                Some((last, _)) if more => after = last.clone(),
-                _ => return Ok(all),
+            if !more {
+                all.extend(names);
+                return Ok(all);
             }
+            all.extend(names);
+            let last = all.last().map(|(name, _)| name.clone());
+            if last <= before {
+                return Err(NodeError::OtherAnswer);
+            }
+            after = last;
         }
     }
 

@@ -73,18 +73,18 @@ impl RegistryRequests<'_> {
 
     /// Enters a view, as [`NodeHandle::enter`] does.
     pub fn enter(self, view: &str) -> RegistryReply<()> {
-        self.ask(&RegistryQuestion::Enter { view: view.to_owned() }, RegistryAnswer::done)
+        self.ask(&RegistryQuestion::Enter { view: view.to_owned() }, RegistryAnswer::reached)
     }
 
     /// Exits a view, as [`NodeHandle::exit`] does.
     pub fn exit(self, view: &str) -> RegistryReply<()> {
-        self.ask(&RegistryQuestion::Exit { view: view.to_owned() }, RegistryAnswer::done)
+        self.ask(&RegistryQuestion::Exit { view: view.to_owned() }, RegistryAnswer::reached)
     }
 
     /// Sends a signal, as [`NodeHandle::signal`] does.
     pub fn signal(self, to: &[NodeId], bytes: &[u8]) -> RegistryReply<()> {
         let (to, bytes) = (to.to_vec(), bytes.to_vec());
-        self.ask(&RegistryQuestion::Signal { to, bytes }, RegistryAnswer::done)
+        self.ask(&RegistryQuestion::Signal { to, bytes }, RegistryAnswer::reached)
     }
 
     fn ask<T>(
@@ -310,6 +310,10 @@ pub(super) fn answer(reply: Result<CallReply, MessageError>) -> Result<RegistryA
 impl RegistryAnswer {
     pub(super) fn done(self) -> Result<(), NodeError> {
         if self == Self::Done { Ok(()) } else { Err(NodeError::OtherAnswer) }
+    }
+
+    fn reached(self) -> Result<(), NodeError> {
+        if let Self::Reached { .. } = self { Ok(()) } else { Err(NodeError::OtherAnswer) }
     }
 
     pub(super) fn unbound(self) -> Result<bool, NodeError> {

@@ -25,7 +25,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Where the other listens with its nic, for a connection beside the links: whoever answers
+    /// Where the other listens with its nic, for a connection beside the links: a process that answers
     /// there has to be that node.
     #[must_use]
     pub fn address(&self, service: &str, tag: u64) -> Address {

@@ -48,6 +48,8 @@ pub(super) struct PoolView {
     /// The pool, as of the entries of its log that are known.
     pub(super) state: PoolState,
     pub(super) log: EventLog,
+    /// What has arrived of a state that comes in pieces.
+    pieces: Vec<u8>,
     /// Where nodes were that have died since this was last taken.
     dead: Vec<(FabricOffer, Option<PublicKey>, String)>,
     /// Nodes that have gone since this was last taken.
@@ -152,9 +154,16 @@ impl PoolWatch {
                 self.allow(joined);
                 self.learn(|view| view.learn(first, &entries));
             }
-            Some(RegistryAnswer::Snapshot(state)) => {
-                self.allow(state.members().values());
-                self.learn(|view| view.learn_whole(*state));
+            Some(RegistryAnswer::Snapshot { offset, total, bytes }) => {
+                match self.view.lock().collect(offset, total, &bytes) {
+                    Ok(None) => {}
+                    Ok(Some(state)) => {
+                        self.allow(state.members().values());
+                        return self.learn(|view| view.learn_whole(state));
+                    }
+                    Err(why) => return self.lose(why),
+                }
+                self.ask_on();
             }
             Some(RegistryAnswer::Refused(why)) => self.lose(&why.to_string()),
             _ => self.lose("it said what no registry says"),
@@ -265,6 +274,9 @@ impl PoolView {
             return Err("events out of order");
         }
         for entry in entries {
+            if !self.state.allows(entry) {
+                return Err("an event that cannot have happened");
+            }
             match entry {
                 LogEntry::Left(node) => self.parts(*node, &Departure::Left),
                 LogEntry::Died { node, why } => {
@@ -282,7 +294,35 @@ impl PoolView {
             });
         }
         self.forgive_the_living();
+        self.spare_successors();
         Ok(())
+    }
+
+    /// Takes a piece of a state; returns the state when it is whole.
+    fn collect(
+        &mut self,
+        offset: u64,
+        total: u64,
+        bytes: &[u8],
+    ) -> Result<Option<PoolState>, &'static str> {
+        self.quiet = Duration::ZERO;
+        if offset == 0 {
+            self.pieces.clear();
+        }
+        let end = offset + bytes.len() as u64;
+        if offset != self.pieces.len() as u64
+            || bytes.is_empty()
+            || end > total
+            || total > STATE_MAX
+        {
+            return Err("a state in pieces that do not follow each other");
+        }
+        self.pieces.extend_from_slice(bytes);
+        if end < total {
+            return Ok(None);
+        }
+        let whole = std::mem::take(&mut self.pieces);
+        PoolState::from_bytes(&whole).map(Some).ok_or("a state that no pool has")
     }
 
     /// Takes the state of the pool in place of the entries that lead to it, which are not kept.
@@ -298,6 +338,12 @@ impl PoolView {
             let fate = state.fate(node);
             let why = || "it has gone while this node followed no events".to_owned();
             self.parts(node, &fate.unwrap_or_else(|| Departure::Died { why: why() }));
+        }
+        // Its own end may be older than the state that it knew.
+        if let (None, Some(Departure::Died { why })) =
+            (&self.fenced, self.own.and_then(|own| state.fate(own)))
+        {
+            self.fenced = Some(why);
         }
         self.state = state;
         self.log.push(from, Event::Resync { from, to });
@@ -324,6 +370,16 @@ impl PoolView {
             self.dead.extend(offers.map(|offer| (offer, key, why.clone())));
         }
         self.parted.push(member);
+    }
+
+    /// Forgets nodes that have gone where another one is by now, and none has a key.
+    fn spare_successors(&mut self) {
+        let members = self.state.members();
+        let is_there = |gone: &Member| {
+            let mut all = members.values().flat_map(|member| &member.fabrics);
+            gone.key().is_none() && all.any(|offer| gone.fabrics.contains(offer))
+        };
+        self.parted.retain(|gone| !is_there(gone));
     }
 
     /// For how long nothing was received from the registry. Between two calls at most [`LOOK`] counts:
@@ -355,23 +411,28 @@ pub(crate) struct FuzzedView(PoolView);
 impl FuzzedView {
     pub(crate) fn learn(&mut self, first: u64, entries: &[LogEntry]) {
         let before = self.0.state.next();
-        let expected = if first == before { entries.len() as u64 } else { 0 };
-        _ = self.0.learn(first, entries);
-        assert_eq!(self.0.state.next(), before + expected, "nothing is learned out of order");
+        if self.0.learn(first, entries).is_ok() {
+            assert_eq!((first, self.0.state.next()), (before, before + entries.len() as u64));
+        }
     }
 
-    pub(crate) fn learn_whole(&mut self, state: PoolState) {
+    pub(crate) fn collect(&mut self, offset: u64, total: u64, bytes: &[u8]) {
         let before = self.0.state.next();
-        _ = self.0.learn_whole(state);
+        if let Ok(Some(state)) = self.0.collect(offset, total, bytes) {
+            _ = self.0.learn_whole(state);
+        }
         assert!(self.0.state.next() >= before, "no state is older than the one before");
     }
 
     pub(crate) fn check(&self) {
         let all = self.0.state.members().values();
         all.for_each(|member| assert_eq!(self.0.state.fate(member.id), None));
+        assert!(self.0.state.is_sound());
     }
 }
 
+/// Bytes of the largest state that a node takes.
+const STATE_MAX: u64 = 1 << 30;
 /// The most that counts between two calls of [`look`](PoolView::look).
 const LOOK: Duration = Duration::from_secs(1);
 

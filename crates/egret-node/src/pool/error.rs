@@ -287,10 +287,13 @@ impl fmt::Display for RegistryRefusal {
             Self::OpenPool => write!(
                 f,
                 "the pool is open, and the node asks for a size or a rank: an open pool has no size, and the \
-                 registry gives ranks (leave EGRET_SIZE and EGRET_RANK unset)"
+                 registry gives ranks (leave EGRET_SIZE and EGRET_RANK unset, and size and rank in egret.toml)"
             ),
             Self::PoolClosed { by } => {
-                write!(f, "{by} has closed the pool, and no node joins it any more")
+                write!(
+                    f,
+                    "{by} has closed the pool: no node joins it any more, and other nodes join another"
+                )
             }
             Self::PoolFull { size } => {
                 write!(f, "all {size} nodes are there: a rank is free when one of them is gone")

@@ -72,8 +72,9 @@ pub enum Event {
         by: NodeId,
     },
     /// Events are missing here, for the entries of the pool's log from one number up to below another are not
-    /// kept any more: a program looks at [`members`](crate::node::NodeHandle::members) and
-    /// [`view`](crate::node::NodeHandle::view) anew.
+    /// kept any more. A program looks at [`members`](crate::node::NodeHandle::members),
+    /// [`view`](crate::node::NodeHandle::view), [`closed_by`](crate::node::NodeHandle::closed_by) and
+    /// [`terminated_by`](crate::node::NodeHandle::terminated_by) anew; signals among these events are lost.
     Resync {
         /// The number of the entry that would have come next; the first entry of a pool has 0.
         from: u64,
@@ -201,7 +202,7 @@ impl EventLog {
     pub(crate) fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
         let first = self.0.first();
         if let Some((to, _)) = self.0.get(first).filter(|_| at.event < first) {
-            let event = Event::Resync { from: at.entry, to: *to };
+            let event = Event::Resync { from: at.entry.min(*to), to: *to };
             return Some((event, EventPlace { event: first, entry: *to }));
         }
         let (entry, event) = self.0.get(at.event)?;

@@ -26,10 +26,10 @@ use crate::link::LinkError;
 #[derive(Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// A person chose the secret, and it does not say which key the registry has: whoever answers
+    /// A person chose the secret, and it does not say which key the registry has: any process that answers
     /// at its address could guess the secret.
     #[error(
-        "somebody chose this secret, and whoever answers at {address} could guess it: it is proven to a \
+        "a person chose this secret, and any process that answers at {address} could guess it: it is proven to a \
          registry whose key is known, and it says none; make a secret with `egret secret FILE`, open \
          the registry with Operator::load(FILE), and set EGRET_SECRET_FILE=FILE (in the process of the \
          registry, Registry::config() has the key)"
@@ -157,7 +157,7 @@ pub enum JoinError {
     },
     /// A secret is empty.
     #[error(
-        "the secret ({said}) is empty, and an empty secret is everybody's; say a random one, \
+        "the secret ({said}) is empty, and an empty secret is that of any process; say a random one, \
          `egret1.` and 64 hexadecimal digits, or do not set it at all"
     )]
     EmptySecret {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use egret_stream::Wire;
+use egret_stream::{Reader, Wire};
 
-use super::wire::{LogEntry, SIZE_MAX};
+use super::wire::{LogEntry, SIZE_MAX, bytes_of};
 use super::{Departure, Event, Member, NodeId, View};
 
 /// Members, ended lives, and views, after all entries of the log below [`next`](Self::next).
@@ -15,7 +15,7 @@ pub(crate) struct PoolState {
     next: u64,
     /// By rank: in an open pool that is the order in which they have joined.
     members: BTreeMap<u32, Member>,
-    /// How nodes ended, of the latest [`ENDED_MAX`].
+    /// How nodes ended, of as many as [`ended_max`](Self::ended_max) says.
     ended: BTreeMap<NodeId, Departure>,
     /// Their order.
     ended_in_order: VecDeque<NodeId>,
@@ -31,6 +31,17 @@ pub(crate) struct PoolState {
 }
 
 impl PoolState {
+    /// The state as it is sent.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        bytes_of(self)
+    }
+
+    /// A state that was sent, if it is [sound](Self::is_sound).
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let state: Self = Reader::new(bytes).read_last().ok()?;
+        state.is_sound().then_some(state)
+    }
+
     /// Before the first entry of a pool of this size, or of an open one.
     pub(crate) fn of_size(size: Option<u32>) -> Self {
         Self { size, ..Self::default() }
@@ -69,6 +80,12 @@ impl PoolState {
         self.views.values().filter(|view| view.has(node)).count()
     }
 
+    /// About how many entries of the log the members and views of now would be.
+    pub(crate) fn weight(&self) -> u64 {
+        let views = self.views.values().map(|view| view.members.len()).sum::<usize>();
+        (self.members.len() + views) as u64
+    }
+
     pub(crate) const fn closed_by(&self) -> Option<NodeId> {
         self.closed_by
     }
@@ -79,10 +96,12 @@ impl PoolState {
 
     /// How a node came to be no member any more. Of those that ended long ago, that is not known.
     pub(crate) fn fate(&self, node: NodeId) -> Option<Departure> {
-        let is_old = node.incarnation <= self.incarnation && self.member(node).is_none();
+        if self.member(node).is_some() {
+            return None;
+        }
+        let is_old = (1..=self.incarnation).contains(&node.incarnation);
         let forgotten = || Departure::Died { why: FORGOTTEN.to_owned() };
-        let known = self.ended.get(&node).cloned();
-        known.or_else(|| (is_old && node.incarnation > 0).then(forgotten))
+        self.ended.get(&node).cloned().or_else(|| is_old.then(forgotten))
     }
 
     /// The last life of a rank, and how it ended if it is over.
@@ -106,18 +125,72 @@ impl PoolState {
         self.size == Some(self.seen)
     }
 
-    /// What a node receives that is too far behind for the entries: how nodes have ended is in it for the last
-    /// life of each rank of a closed pool.
+    /// What a node receives that is too far behind for the entries. How nodes have ended is in it for the
+    /// latest, and for the last life of each rank of a closed pool.
     pub(crate) fn snapshot(&self) -> Self {
-        let mut state = self.clone();
-        state.ended_in_order.retain(|node| self.is_last_of_rank(*node));
-        state.ended.retain(|node, _| self.is_last_of_rank(*node));
-        state
+        let old = self.ended_in_order.len().saturating_sub(ENDED_SENT);
+        let ended = self.ended_in_order.iter().enumerate();
+        let ended = ended.filter(|(at, node)| *at >= old || self.is_last_of_rank(**node));
+        let ended_in_order: VecDeque<NodeId> = ended.map(|(_, node)| *node).collect();
+        let ended = ended_in_order.iter().map(|node| (*node, self.ended[node].clone())).collect();
+        let (members, views) = (self.members.clone(), self.views.clone());
+        Self { ended, ended_in_order, members, views, ..*self }
+    }
+
+    /// Whether a registry may send this: a node believes no other state.
+    pub(crate) fn is_sound(&self) -> bool {
+        let size = self.size.unwrap_or(u32::MAX);
+        let is_member = |(rank, member): (&u32, &Member)| {
+            let NodeId { rank: own, incarnation } = member.id;
+            own == *rank && own < size && (1..=self.incarnation).contains(&incarnation)
+        };
+        let is_view = |view: &View| {
+            view.first_since <= view.epoch
+                && view.epoch <= self.next
+                && view.members.iter().all(|node| self.member(*node).is_some())
+        };
+        self.next < u64::MAX / 2
+            && self.incarnation < u64::MAX / 2
+            && self.seen <= size
+            && self.members.len() <= SIZE_MAX as usize
+            && self.members.iter().all(is_member)
+            && self.views.values().all(is_view)
+            && self.ended.len() == self.ended_in_order.len()
+            && self.ended_in_order.iter().all(|node| self.ended.contains_key(node))
+            && self.ended.len() <= self.ended_max()
+    }
+
+    /// Whether this entry can come next.
+    pub(crate) fn allows(&self, entry: &LogEntry) -> bool {
+        match entry {
+            LogEntry::Joined(member) => {
+                let NodeId { rank, incarnation } = member.id;
+                self.size.is_none_or(|size| rank < size)
+                    && !self.members.contains_key(&rank)
+                    && self.members.len() < SIZE_MAX as usize
+                    && (self.incarnation + 1..u64::MAX / 2).contains(&incarnation)
+            }
+            LogEntry::Left(node) => self.member(*node).is_some(),
+            LogEntry::Died { node, .. } => {
+                let ended_before_it_joined = || {
+                    let is_rank = self.size.is_some_and(|size| node.rank < size);
+                    is_rank && node.incarnation == 0 && self.last(node.rank).is_none()
+                };
+                self.member(*node).is_some() || ended_before_it_joined()
+            }
+            LogEntry::Entered { view, node } => {
+                let has = self.view(view).is_some_and(|view| view.has(*node));
+                self.member(*node).is_some() && !has
+            }
+            LogEntry::Exited { view, node } => self.view(view).is_some_and(|view| view.has(*node)),
+            LogEntry::Signal { .. } | LogEntry::Closed { .. } | LogEntry::Terminated { .. } => true,
+        }
     }
 
     /// Whether this ended life is the last of a rank of a closed pool.
     fn is_last_of_rank(&self, node: NodeId) -> bool {
-        self.size.is_some() && self.last(node.rank).is_some_and(|(last, _)| last == node)
+        self.size.is_some_and(|size| node.rank < size)
+            && self.last(node.rank).is_some_and(|(last, _)| last == node)
     }
 
     /// Applies the entry that comes next, and says what it means to a program.
@@ -180,8 +253,8 @@ impl PoolState {
         if self.ended.insert(node, fate).is_none() {
             self.ended_in_order.push_back(node);
         }
-        // The last lives of all ranks of a closed pool are fewer than that.
-        while self.ended.len() > ENDED_MAX
+        // The last lives of all ranks of a closed pool are fewer than that, so one that is older is found.
+        while self.ended.len() > self.ended_max()
             && let Some(oldest) = self.ended_in_order.pop_front()
         {
             if self.is_last_of_rank(oldest) {
@@ -190,6 +263,11 @@ impl PoolState {
                 self.ended.remove(&oldest);
             }
         }
+    }
+
+    /// How many ended lives are kept.
+    fn ended_max(&self) -> usize {
+        self.size.map_or(ENDED_OPEN, |size| ENDED_LEAST.max(2 * size as usize))
     }
 
     fn exit_all(&mut self, node: NodeId, epoch: u64, mut say: impl FnMut(Event)) {
@@ -213,7 +291,11 @@ impl PoolState {
     }
 }
 
-/// Ended lives of which it is known how they ended.
-pub(crate) const ENDED_MAX: usize = 2 * SIZE_MAX as usize;
+/// Ended lives of an open pool of which it is known how they ended.
+pub(crate) const ENDED_OPEN: usize = 16 << 10;
+/// The same of a closed pool, at least: twice its size.
+const ENDED_LEAST: usize = 4 << 10;
+/// The latest of them that a snapshot has.
+const ENDED_SENT: usize = 1 << 10;
 /// How a life ended of which that is not known.
 const FORGOTTEN: &str = "it is gone for long, and how it ended is not known any more";

@@ -13,7 +13,7 @@ use super::NodeId;
 ///
 /// ```
 /// let pool = egret_node::local::pool(2)?;
-/// for node in &pool {
+/// for node in pool.iter() {
 ///     node.enter("solvers")?;
 /// }
 /// let view = pool[1].view("solvers");

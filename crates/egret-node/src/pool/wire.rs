@@ -5,7 +5,6 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
-use super::state::PoolState;
 use super::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
 
 /// A request of a node.
@@ -37,7 +36,7 @@ pub(crate) enum RegistryQuestion {
     /// Has the registry probe whether a member lives.
     Suspect { node: NodeId },
     /// Requests the bound names that begin so, from behind one of them on.
-    Names { prefix: String, after: String },
+    Names { prefix: String, after: Option<String> },
     /// Frees a name that the requesting node has bound, whatever it is bound to.
     Free { name: String },
 }
@@ -57,9 +56,9 @@ pub(crate) struct JoinRequest {
 /// An answer of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) enum RegistryAnswer {
-    /// The node is a member now, of a pool of this size or an open one. `heard_ms` is the longest time in
-    /// milliseconds between two messages of the registry.
-    Welcome { id: NodeId, size: Option<u32>, heard_ms: u64 },
+    /// The node is a member now, of a closed pool of this size, or of an open one of so many members at most.
+    /// `heard_ms` is the longest time in milliseconds between two messages of the registry.
+    Welcome { id: NodeId, size: u32, is_open: bool, heard_ms: u64 },
     /// Events, from this entry of the log on.
     Events { first: u64, entries: Vec<LogEntry> },
     /// The request was carried out.
@@ -76,8 +75,11 @@ pub(crate) enum RegistryAnswer {
     NobodyLeft { name: String },
     /// The name is not bound: its last owner, a member, has taken it back.
     Withdrawn { owner: NodeId },
-    /// The state of the pool, in place of entries of the log that are not kept any more.
-    Snapshot(Box<PoolState>),
+    /// A piece of the state of the pool, in place of entries of the log: its bytes from `offset` on, of
+    /// `total`. The next [`Follow`](RegistryQuestion::Follow) is answered by the next piece.
+    Snapshot { offset: u64, total: u64, bytes: Vec<u8> },
+    /// The request was carried out, and what came of it is in the entries of the log below this number.
+    Reached { next: u64 },
     /// Bound names and their owners; whether there are more.
     Names { names: Vec<(String, NodeId)>, more: bool },
 }
@@ -162,7 +164,7 @@ impl LogEntry {
     }
 }
 
-fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
+pub(super) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.write_copy(value).expect("a frame that is not deep");
     writer.to_vec()
@@ -214,8 +216,9 @@ mod tests {
             (lookup.to_bytes(), "04010000006ef401000000000000"),
             (RegistryQuestion::Leave.to_bytes(), "05"),
             (
-                RegistryAnswer::Welcome { id, size: Some(4), heard_ms: 10_000 }.to_bytes(),
-                "0002000000110000000000000001040000001027000000000000",
+                RegistryAnswer::Welcome { id, size: 4, is_open: false, heard_ms: 10_000 }
+                    .to_bytes(),
+                "0002000000110000000000000004000000001027000000000000",
             ),
             (
                 RegistryAnswer::Events { first: 5, entries: died }.to_bytes(),

@@ -6,7 +6,7 @@ use egret_net::vi::PublicKey;
 
 use crate::pool::log::BoundedLog;
 use crate::pool::wire::{JoinRequest, LogEntry};
-use crate::pool::{NodeId, RegistryRefusal};
+use crate::pool::{FabricOffer, NodeId, RegistryRefusal};
 
 /// Bytes that a name is bound to, and of a signal: a request with them is one message.
 pub(crate) const BOUND_MAX: usize = 3 << 10;
@@ -20,16 +20,18 @@ pub(super) const WAITS_MAX: usize = 1024;
 pub(super) const VIEWS_MAX: usize = 1024;
 /// Bytes of a node's description of itself.
 const MEMBER_MAX: usize = 16 << 10;
-/// Bytes of a node's description of itself, however large the pool is.
-const MEMBER_MIN: usize = 1 << 10;
-/// Bytes of the descriptions of all members.
-const MEMBERS_MAX: usize = 16 << 20;
+/// Bytes of a node's description of itself, however much the other members have said.
+const MEMBER_LEAST: usize = 1 << 10;
+/// Bytes of the descriptions of all members, besides those.
+const MEMBERS_MAX: usize = 64 << 20;
 /// Bytes of a reason, at least and at most; and a share of this.
 const TEXT_MIN: usize = 256;
 const TEXT_MAX: usize = 1 << 10;
 const TEXTS_MAX: usize = 4 << 20;
 /// Bytes of entries in one answer, unless one entry is larger.
 const BATCH: usize = 3 << 10;
+/// Bytes of a piece of the state of a pool.
+pub(super) const PIECE: usize = 32 << 10;
 /// Keys of which it is known which node has used them.
 const KEYS_MAX: usize = 128 << 10;
 
@@ -58,35 +60,45 @@ impl UsedKeys {
     }
 }
 
-/// Checks that a node's description of itself is not too long.
-pub(super) fn says(join: &JoinRequest, size: u32) -> Result<(), RegistryRefusal> {
-    let texts = join.fabrics.iter().map(|offer| {
-        let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
-        offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
-    });
-    let says = join.machine.len() + texts.sum::<usize>();
-    let most = (MEMBERS_MAX / size.max(1) as usize).clamp(MEMBER_MIN, MEMBER_MAX);
+/// Checks that a node's description of itself is not too long beside those of all members, of so many bytes.
+pub(super) fn check_description(join: &JoinRequest, all: usize) -> Result<(), RegistryRefusal> {
+    let says = description(&join.machine, &join.fabrics);
+    let left = MEMBERS_MAX.saturating_sub(all);
+    let most = left.clamp(MEMBER_LEAST, MEMBER_MAX);
     if says > most {
-        let what = format!("the node says {says} bytes of itself, to a pool of {size}");
+        let what = format!("the node says {says} bytes of itself, beside members that say {all}");
         return Err(RegistryRefusal::TooLarge { what, most: most as u64 });
     }
     Ok(())
 }
 
+/// Bytes of a node's description of itself.
+pub(super) fn description(machine: &str, fabrics: &[FabricOffer]) -> usize {
+    let texts = fabrics.iter().map(|offer| {
+        let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
+        offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
+    });
+    machine.len() + texts.sum::<usize>()
+}
+
 /// The entries from this one on that one answer to this node has, and whether other nodes are sent the same.
 pub(super) fn batch(log: &BoundedLog<LogEntry>, next: u64, node: NodeId) -> (Vec<LogEntry>, bool) {
     let mut room = BATCH;
-    let fits = |(_, bytes): &(&LogEntry, usize)| {
+    let fits = |(_, bytes): &(LogEntry, usize)| {
         let fits = room == BATCH || *bytes <= room;
         room = room.saturating_sub((*bytes).max(1));
         fits
     };
     let mut is_same = true;
-    let entries = log.from(next).take_while(fits).map(|(entry, _)| {
-        is_same &= !matches!(entry, LogEntry::Signal { .. });
-        entry.sent_to(node)
+    let sent = log.from(next).map(|(entry, bytes)| {
+        let is_signal = matches!(entry, LogEntry::Signal { .. });
+        is_same &= !is_signal;
+        let sent = entry.sent_to(node);
+        let bytes = if is_signal { sent.len() } else { bytes };
+        (sent, bytes)
     });
-    (entries.collect(), is_same)
+    let entries = sent.take_while(fits).map(|(entry, _)| entry).collect();
+    (entries, is_same)
 }
 
 /// The reason of an end, cut to the length that a pool of this size allows.

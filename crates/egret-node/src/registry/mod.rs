@@ -39,7 +39,7 @@ pub use options::RegistryOptions;
 
 use self::serve::RegistryServer;
 use crate::flow::FlowTerms;
-use crate::pool::{Events, JoinError};
+use crate::pool::{Events, JoinError, NodeId};
 use crate::settings::config::Config;
 use crate::{Links, LinksOptions};
 
@@ -108,9 +108,16 @@ impl Registry {
     /// Reports that the process of a rank has ended, as its launcher knows: if the rank is still a
     /// member, the member has died; if it never was one, the others need not wait for it.
     ///
-    /// This takes a rank and no `NodeId`, since the process may have ended before it joined.
+    /// This takes a rank and no `NodeId`, since the process may have ended before it joined. In an open pool
+    /// nothing happens, for a launcher does not know the ranks of its nodes: [`declare_dead`](Self::declare_dead).
     pub fn ended(&self, rank: u32, why: &str) {
         self.server.change(|state, now| state.process_ended(now, rank, why));
+    }
+
+    /// Declares a member dead: the others get that event, and the node is fenced. Nothing happens if it is no
+    /// member.
+    pub fn declare_dead(&self, node: NodeId, why: &str) {
+        self.server.change(|state, now| state.declare_member_dead(now, node, why));
     }
 
     /// The events of the pool, from the beginning.

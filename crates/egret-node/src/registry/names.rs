@@ -1,6 +1,6 @@
 //! Bound names, and waits for names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use egret_net::rt::Instant;
@@ -17,6 +17,8 @@ pub(crate) struct BoundNames<P> {
     pub(super) bound: BTreeMap<String, (NodeId, Vec<u8>)>,
     /// The last owner of each name that is not bound now.
     pub(super) last: BTreeMap<String, NodeId>,
+    /// The order in which they lost it.
+    lost: VecDeque<String>,
     pub(super) waits: BTreeMap<Ticket, NameWait<P>>,
 }
 
@@ -29,7 +31,12 @@ pub(super) struct NameWait<P> {
 
 impl<P: Ord + Clone> BoundNames<P> {
     pub(super) const fn new() -> Self {
-        Self { bound: BTreeMap::new(), last: BTreeMap::new(), waits: BTreeMap::new() }
+        Self {
+            bound: BTreeMap::new(),
+            last: BTreeMap::new(),
+            lost: VecDeque::new(),
+            waits: BTreeMap::new(),
+        }
     }
 
     /// Binds a name; returns the answer to the request, and those to the waits for the name.
@@ -123,15 +130,18 @@ impl<P: Ord + Clone> BoundNames<P> {
 
     /// Notes the last owner of a name.
     fn remember(&mut self, name: String, owner: NodeId) {
-        self.last.insert(name, owner);
-        if self.last.len() > FORMER_NAMES_MAX {
-            self.last.pop_first();
+        self.last.insert(name.clone(), owner);
+        self.lost.push_back(name);
+        if self.lost.len() > FORMER_NAMES_MAX
+            && let Some(oldest) = self.lost.pop_front()
+        {
+            self.last.remove(&oldest);
         }
     }
 
     /// The bound names that begin so, behind this one: as many as an answer has.
-    pub(super) fn list(&self, prefix: &str, after: &str) -> RegistryAnswer {
-        let from = if after < prefix { Included(prefix) } else { Excluded(after) };
+    pub(super) fn list(&self, prefix: &str, after: Option<&str>) -> RegistryAnswer {
+        let from = after.filter(|after| *after >= prefix).map_or(Included(prefix), Excluded);
         let all = self.bound.range::<str, _>((from, Unbounded));
         let mut all = all.take_while(|(name, _)| name.starts_with(prefix)).peekable();
         let (mut names, mut bytes) = (Vec::new(), 0);
@@ -175,12 +185,16 @@ impl<P: Ord + Clone> BoundNames<P> {
             .map_or(RegistryAnswer::NotBound, |owner| RegistryAnswer::Withdrawn { owner: *owner })
     }
 
-    /// Removes the names of a node that is gone; returns the waits for one of them, with the name.
-    pub(super) fn forget(&mut self, owner: NodeId) -> Vec<(Ticket, String)> {
+    /// Removes the names of a node that is gone; returns the waits for one of them, with the name, if waiting is
+    /// in vain.
+    pub(super) fn forget(&mut self, owner: NodeId, is_in_vain: bool) -> Vec<(Ticket, String)> {
         let own = self.bound.iter().filter(|(_, (of, _))| *of == owner);
         let own: Vec<_> = own.map(|(name, _)| name.clone()).collect();
         self.bound.retain(|_, (of, _)| *of != owner);
         own.into_iter().for_each(|name| self.remember(name, owner));
+        if !is_in_vain {
+            return Vec::new();
+        }
         let had = self.last.iter().filter(|(_, of)| **of == owner);
         let had: BTreeSet<String> = had.map(|(name, _)| name.clone()).collect();
         self.take_waits(|wait| had.contains(&wait.name))

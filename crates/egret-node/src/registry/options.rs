@@ -56,8 +56,8 @@ impl RegistryOptions {
         self
     }
 
-    /// Proves this key to nodes. Whoever is to open the registry again, for nodes that know its key
-    /// already, keeps it; otherwise the registry makes one.
+    /// Proves this key to nodes. A program that opens the registry again, for nodes that know its key
+    /// already, keeps the key; otherwise the registry makes one.
     #[must_use]
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);

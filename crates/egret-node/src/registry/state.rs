@@ -31,6 +31,10 @@ pub(crate) struct RegistryState<P> {
     pub(super) events: EventLog,
     /// The entries below this number were sent to all members that wait for events, at that time.
     told: (u64, Option<Instant>),
+    /// The latest state that was sent to a member.
+    snapshot: Option<Arc<PoolSnapshot>>,
+    /// Bytes of what all members say of themselves.
+    described: usize,
     /// The node of each link.
     pub(super) seats: BTreeMap<P, MemberLink>,
     pub(super) names: BoundNames<P>,
@@ -69,6 +73,16 @@ pub(super) struct MemberLink {
     since: Instant,
     /// The request for events that waits, and the entry that it waits for.
     pub(super) follow: Option<(Ticket, u64)>,
+    /// The state that is sent to the node in pieces, and how much of it was sent.
+    snapshot: Option<(Arc<PoolSnapshot>, usize)>,
+}
+
+/// The state of the pool as it is sent to members that are far behind.
+#[derive(Debug)]
+struct PoolSnapshot {
+    /// The entry that follows.
+    next: u64,
+    bytes: Vec<u8>,
 }
 
 impl MemberLink {
@@ -114,6 +128,8 @@ impl<P: Ord + Clone> RegistryState<P> {
             hosts: BTreeMap::new(),
             events: EventLog::new(),
             told: (0, None),
+            snapshot: None,
+            described: 0,
             seats: BTreeMap::new(),
             names: BoundNames::new(),
             keys: UsedKeys::default(),
@@ -205,28 +221,37 @@ impl<P: Ord + Clone> RegistryState<P> {
                 if self.is_in(id, &view) {
                     self.append(LogEntry::Exited { view, node: id });
                 }
-                Some(RegistryAnswer::Done)
+                Some(self.reached())
             }
             RegistryQuestion::Signal { to, bytes } => Some(self.signal(id, to, bytes)),
             RegistryQuestion::Close => {
                 if self.pool.closed_by().is_none() {
                     self.append(LogEntry::Closed { by: id });
+                    self.tell_the_last();
                 }
-                Some(RegistryAnswer::Done)
+                Some(self.reached())
             }
             RegistryQuestion::Terminate => {
                 if self.pool.terminated_by().is_none() {
                     self.append(LogEntry::Terminated { by: id });
+                    self.tell_the_last();
                 }
-                Some(RegistryAnswer::Done)
+                Some(self.reached())
             }
             RegistryQuestion::Suspect { node } => {
                 self.suspect(now, node);
                 Some(RegistryAnswer::Done)
             }
-            RegistryQuestion::Names { prefix, after } => Some(self.names.list(&prefix, &after)),
+            RegistryQuestion::Names { prefix, after } => {
+                Some(self.names.list(&prefix, after.as_deref()))
+            }
             RegistryQuestion::Free { name } => Some(self.names.free(id, &name)),
         }
+    }
+
+    /// The answer that what was requested is in the log by now.
+    fn reached(&self) -> RegistryAnswer {
+        RegistryAnswer::Reached { next: self.pool.next() }
     }
 
     fn is_in(&self, node: NodeId, view: &str) -> bool {
@@ -235,7 +260,7 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     fn enter(&mut self, node: NodeId, view: String) -> RegistryAnswer {
         if self.is_in(node, &view) {
-            return RegistryAnswer::Done;
+            return self.reached();
         }
         let large = |what, most: usize| {
             RegistryAnswer::Refused(RegistryRefusal::TooLarge { what, most: most as u64 })
@@ -248,7 +273,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             return large(format!("{node} is in {own} views"), limits::VIEWS_MAX);
         }
         self.append(LogEntry::Entered { view, node });
-        RegistryAnswer::Done
+        self.reached()
     }
 
     fn signal(&mut self, from: NodeId, to: Vec<NodeId>, bytes: Vec<u8>) -> RegistryAnswer {
@@ -259,7 +284,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             return RegistryAnswer::Refused(RegistryRefusal::TooLarge { what, most });
         }
         self.append(LogEntry::Signal { from, to, bytes });
-        RegistryAnswer::Done
+        self.reached()
     }
 
     /// Probes a member now, instead of when it has been silent for long.
@@ -267,7 +292,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         let Some(seat) = self.seats.values_mut().find(|seat| seat.member() == Ok(node)) else {
             return;
         };
-        if let Some((ticket, first)) = seat.follow.take() {
+        // A node that has just shown that it lives is not probed.
+        let is_due = now - seat.since >= SUSPECTED;
+        if let Some((ticket, first)) = seat.follow.take_if(|_| is_due) {
             seat.since = now;
             self.answer(ticket, RegistryAnswer::Events { first, entries: Vec::new() });
         }
@@ -275,7 +302,8 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// The answer that this node need not wait for a name, if no node can bind it.
     fn waits_in_vain(&self, id: NodeId, name: &str) -> Option<RegistryAnswer> {
-        if self.names.bound.contains_key(name) || planted(Fault::InVain) {
+        // In an open pool another node may bind it.
+        if self.names.bound.contains_key(name) || self.may_grow() || planted(Fault::InVain) {
             return None;
         }
         let gone = self.names.last.get(name).and_then(|owner| self.owner_gone(name, *owner));
@@ -285,9 +313,15 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// The only node of several that is not gone, and none can come in its place.
     fn alone(&self) -> Option<NodeId> {
-        let no_more_come = self.pool.is_complete() && self.terms.size > 1;
+        let is_final = self.pool.is_complete() || self.pool.closed_by().is_some();
+        let no_more_come = is_final && self.terms.size > 1;
         let mut here = self.pool.members().values().filter(|_| no_more_come);
         here.next().filter(|_| here.next().is_none()).map(|member| member.id)
+    }
+
+    /// Whether nodes may join of which nothing is known.
+    fn may_grow(&self) -> bool {
+        self.terms.is_open && self.pool.closed_by().is_none()
     }
 
     /// The answer for a name whose last owner was this node, if the node is gone.
@@ -316,8 +350,13 @@ impl<P: Ord + Clone> RegistryState<P> {
             Err(why) => return RegistryAnswer::Refused(why),
         };
         let id = NodeId { rank, incarnation: self.next_incarnation() };
-        self.names.begin_anew(rank);
-        self.seats.insert(from.clone(), MemberLink { id, gone: None, since: now, follow: None });
+        if !self.terms.is_open {
+            self.names.begin_anew(rank);
+        }
+        self.seats.insert(
+            from.clone(),
+            MemberLink { id, gone: None, since: now, follow: None, snapshot: None },
+        );
         self.moved.push((from.clone(), true));
         let JoinRequest { machine, fabrics, .. } = join;
         if let Some(key) = key {
@@ -326,7 +365,8 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.append(LogEntry::Joined(Member::new(id, machine, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
-        RegistryAnswer::Welcome { id, size: self.terms.closed_size(), heard_ms }
+        let PoolTerms { size, is_open, .. } = self.terms;
+        RegistryAnswer::Welcome { id, size, is_open, heard_ms }
     }
 
     fn may_join(
@@ -353,7 +393,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Some(by) = self.pool.closed_by().filter(|_| !planted(Fault::ClosedOpen)) {
             return Err(RegistryRefusal::PoolClosed { by });
         }
-        limits::says(join, *size)?;
+        limits::check_description(join, self.described)?;
         if key.is_some() {
             self.check_hosts(join)?;
         }
@@ -429,16 +469,49 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Some((ticket, next)) = seat.follow.filter(|(_, next)| *next < self.log.next()) {
             (seat.follow, seat.since) = (None, now);
             let id = seat.id;
-            let (answer, _) = self.entries_from(next, id);
+            let answer = match self.piece_for(from, next) {
+                Some(piece) => piece,
+                None => self.entries_from(next, id).0,
+            };
             self.answer(ticket, answer);
         }
     }
 
+    /// A piece of the state of the pool, for a member that waits for an entry which is not kept, or which so many
+    /// follow that the state is shorter.
+    fn piece_for(&mut self, from: &P, next: u64) -> Option<RegistryAnswer> {
+        let is_short = || {
+            let behind = self.log.next() - next;
+            self.terms.is_open && behind > FOLLOWED.max(2 * self.pool.weight())
+        };
+        let seat = self.seats.get_mut(from)?;
+        let (state, sent) = match seat.snapshot.take().filter(|(state, _)| next < state.next) {
+            Some(begun) => begun,
+            None if next < self.log.first() || is_short() => {
+                let is_usable = |state: &&Arc<PoolSnapshot>| {
+                    state.next >= self.log.first()
+                        && state.next > next
+                        && self.log.next() - state.next < FOLLOWED
+                };
+                let state = self.snapshot.as_ref().filter(is_usable).cloned();
+                let state = state.unwrap_or_else(|| {
+                    let state = self.pool.snapshot();
+                    Arc::new(PoolSnapshot { next: state.next(), bytes: state.to_bytes() })
+                });
+                self.snapshot = Some(Arc::clone(&state));
+                (state, 0)
+            }
+            None => return None,
+        };
+        let end = state.bytes.len().min(sent + limits::PIECE);
+        let (offset, total) = (sent as u64, state.bytes.len() as u64);
+        let bytes = state.bytes[sent..end].to_vec();
+        seat.snapshot = Some((state, end)).filter(|(state, end)| *end < state.bytes.len());
+        Some(RegistryAnswer::Snapshot { offset, total, bytes })
+    }
+
     /// What a member is sent that waits for this entry of the log, and whether other members are sent the same.
     fn entries_from(&self, next: u64, node: NodeId) -> (RegistryAnswer, bool) {
-        if next < self.log.first() {
-            return (RegistryAnswer::Snapshot(Box::new(self.pool.snapshot())), true);
-        }
         let (entries, is_same) = limits::batch(&self.log, next, node);
         let (entries, is_same) = fault::told((entries, is_same), self.log.get(0), node);
         (RegistryAnswer::Events { first: next, entries }, is_same)
@@ -468,7 +541,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if planted(Fault::NamesKept) {
             return;
         }
-        for (ticket, name) in self.names.forget(id) {
+        for (ticket, name) in self.names.forget(id, !self.may_grow()) {
             let answer = self.owner_gone(&name, id);
             self.out.push((ticket, answer.map(Arc::new)));
         }
@@ -500,13 +573,21 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// The process of a rank has ended, as its launcher reports.
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
         let why = cut_reason(why, self.terms.size);
-        match self.pool.last(rank) {
+        match self.pool.last(rank).filter(|_| !self.terms.is_open) {
             Some((id, None)) => self.declare_dead(id, why),
             Some(_) => {}
             None if self.terms.closed_size().is_some_and(|size| rank < size) => {
                 self.gone(NodeId { rank, incarnation: 0 }, Departure::Died { why });
             }
             None => {}
+        }
+        self.tell(now);
+    }
+
+    /// The process of the registry knows that a member is dead.
+    pub(crate) fn declare_member_dead(&mut self, now: Instant, node: NodeId, why: &str) {
+        if self.pool.member(node).is_some() {
+            self.declare_dead(node, cut_reason(why, self.terms.size));
         }
         self.tell(now);
     }
@@ -579,15 +660,23 @@ impl<P: Ord + Clone> RegistryState<P> {
             LogEntry::Joined(member) => {
                 let hosts = member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
                 self.hosts.extend(hosts.map(|host| (host, member.id)));
+                self.described += limits::description(&member.machine, &member.fabrics);
             }
             LogEntry::Left(node) | LogEntry::Died { node, .. } => {
-                let member = self.pool.member(*node).into_iter();
-                for offer in member.flat_map(|member| &member.fabrics) {
-                    self.hosts.remove(&(offer.fabric.clone(), offer.host.clone()));
+                if let Some(member) = self.pool.member(*node) {
+                    self.described -= limits::description(&member.machine, &member.fabrics);
+                    let hosts =
+                        member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
+                    for host in hosts.collect::<Vec<_>>() {
+                        if self.hosts.get(&host) == Some(node) {
+                            self.hosts.remove(&host);
+                        }
+                    }
                 }
             }
             _ => {}
         }
+        debug_assert!(self.pool.allows(&entry) || egret_net::rt::fault().is_some(), "{entry:?}");
         let (number, bytes) = (self.pool.next(), entry.len());
         self.pool.apply(&entry, |event| self.events.push(number, event));
         self.log.push(entry, bytes);
@@ -600,16 +689,19 @@ impl<P: Ord + Clone> RegistryState<P> {
             return;
         }
         self.told = (self.log.next(), Some(now));
-        let waiting = self.seats.values_mut().filter(|seat| seat.follow.is_some());
-        let waiting = waiting.filter_map(|seat| {
+        let waiting = self.seats.iter_mut().filter_map(|(from, seat)| {
             let (ticket, next) = seat.follow.take_if(|(_, next)| *next < self.log.next())?;
             seat.since = now;
-            Some((ticket, next, seat.id))
+            Some((from.clone(), ticket, next, seat.id))
         });
         let waiting: Vec<_> = waiting.collect();
         // Most of them wait for the same entry.
         let mut same: BTreeMap<u64, Arc<RegistryAnswer>> = BTreeMap::new();
-        for (ticket, next, node) in waiting {
+        for (from, ticket, next, node) in waiting {
+            if let Some(piece) = self.piece_for(&from, next) {
+                self.answer(ticket, piece);
+                continue;
+            }
             let answer = match same.get(&next) {
                 Some(answer) => Arc::clone(answer),
                 None => {
@@ -644,5 +736,9 @@ impl<P: Ord + Clone> RegistryState<P> {
 
 /// The longest time between two calls of `tick`.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// Entries by which a member of an open pool may be behind, and is still sent entries.
+const FOLLOWED: u64 = 64;
+/// How long after it has shown that it lives a member may be suspected.
+const SUSPECTED: Duration = Duration::from_millis(100);
 /// The longest time for which events wait to travel together.
 pub(super) const TOGETHER: Duration = Duration::from_millis(2);

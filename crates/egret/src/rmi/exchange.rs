@@ -151,12 +151,12 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Calls that each other node of a pool of so many members may have under way: as many as this node
-/// takes on without refusing one, if all have them, and at most [`WINDOW_MAX`].
 /// Callers of a node of an open pool that have a share each of half of what the node takes; each one more has a
 /// share beyond that.
 const OPEN_CALLERS: u32 = 256;
 
+/// Calls that each other node of a pool of so many members may have under way: as many as this node
+/// takes on without refusing one, if all have them, and at most [`WINDOW_MAX`].
 fn window(members: u32) -> u32 {
     let all = u32::try_from(2 * COMMON.calls).unwrap_or(u32::MAX);
     (all / members.max(1)).clamp(WINDOW_LEAST, WINDOW_MAX)

@@ -65,7 +65,9 @@ pub fn tidings(mut input: &[u8]) {
         input = rest;
         match RegistryAnswer::from_bytes(piece) {
             Some(RegistryAnswer::Events { first, entries }) => told.learn(first, &entries),
-            Some(RegistryAnswer::Snapshot(state)) => told.learn_whole(*state),
+            Some(RegistryAnswer::Snapshot { offset, total, bytes }) => {
+                told.collect(offset, total, &bytes);
+            }
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ fn ask(random: &mut Random) -> RegistryQuestion {
             bytes: vec![1],
         },
         8 => RegistryQuestion::Suspect { node: NodeId { rank: 1, incarnation: 2 } },
-        9 => RegistryQuestion::Names { prefix: String::new(), after: name },
+        9 => RegistryQuestion::Names { prefix: String::new(), after: Some(name) },
         10 => RegistryQuestion::Free { name },
         11 if random.next().is_multiple_of(20) => RegistryQuestion::Terminate,
         0 => RegistryQuestion::Follow { next: random.next() % 4 },

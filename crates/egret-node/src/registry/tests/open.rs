@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::limits::BOUND_MAX;
 use super::machine::{Desk, bind, joining};
 use crate::pool::log::{BYTES_MAX, ENTRIES_MAX};
-use crate::pool::state::{ENDED_MAX, PoolState};
+use crate::pool::state::{ENDED_OPEN, PoolState};
 use crate::pool::wire::{JoinRequest, LogEntry, RegistryAnswer, RegistryQuestion};
 use crate::pool::{Departure, Event, NodeId, RegistryRefusal};
 
@@ -20,6 +20,87 @@ fn follow(desk: &mut Desk, from: u32, next: u64) -> RegistryAnswer {
     let ticket = desk.asks(from, RegistryQuestion::Follow { next });
     desk.passes(TOGETHER);
     desk.said.remove(&ticket).flatten().expect("there are entries")
+}
+
+/// The state that a member receives in pieces which follows from this entry on.
+fn snapshot(desk: &mut Desk, from: u32, next: u64) -> PoolState {
+    let mut whole = Vec::new();
+    loop {
+        let RegistryAnswer::Snapshot { offset, total, bytes } = follow(desk, from, next) else {
+            panic!("no state after {} bytes of it", whole.len());
+        };
+        assert_eq!(offset, whole.len() as u64);
+        whole.extend(bytes);
+        if whole.len() as u64 == total {
+            return PoolState::from_bytes(&whole).expect("a sound state");
+        }
+    }
+}
+
+/// A state of several pieces stays the same while entries are written; who has it goes on behind it.
+#[test]
+fn a_state_comes_in_pieces_while_the_pool_changes() {
+    let mut desk = Desk::open(1000);
+    for from in 1..=900 {
+        let machine = "m".repeat(300);
+        desk.ask(from, RegistryQuestion::Join(JoinRequest { machine, ..joining() }));
+    }
+    let first = follow(&mut desk, 1, 0);
+    let RegistryAnswer::Events { first: 0, entries } = first else { panic!("{first:?}") };
+    let known = entries.len() as u64;
+    // As many have left as make the state shorter than the entries.
+    for from in 301..=900 {
+        desk.ask(from, RegistryQuestion::Leave);
+    }
+    let RegistryAnswer::Snapshot { offset: 0, total, bytes } = follow(&mut desk, 1, known) else {
+        panic!("entries instead of the state")
+    };
+    assert!(total > 2 * bytes.len() as u64, "{total}");
+    let then = desk.state.log.next();
+    desk.ask(2, enter("late"));
+    let mut whole = bytes;
+    while (whole.len() as u64) < total {
+        let piece = follow(&mut desk, 1, known);
+        let RegistryAnswer::Snapshot { offset, bytes, .. } = piece else { panic!("{piece:?}") };
+        assert_eq!(offset, whole.len() as u64);
+        whole.extend(bytes);
+    }
+    let mut state = PoolState::from_bytes(&whole).expect("a sound state");
+    assert_eq!(state.next(), then, "it is the state of one moment");
+    let RegistryAnswer::Events { entries, .. } = follow(&mut desk, 1, then) else { panic!() };
+    for entry in &entries {
+        assert!(state.allows(entry), "{entry:?}");
+        state.apply(entry, |_| {});
+    }
+    assert!(state.view("late").is_some());
+    // Others receive the same state, or one that is as new.
+    assert_eq!(snapshot(&mut desk, 3, 0).members(), state.members());
+}
+
+/// A node believes no state and no entry that a registry cannot have.
+#[test]
+fn states_that_cannot_be_are_refused() {
+    let mut desk = Desk::open(10);
+    let ids = [desk.join(1), desk.join(2)];
+    desk.ask(1, enter("v"));
+    let state = desk.state.pool.clone();
+    assert_eq!(PoolState::from_bytes(&state.to_bytes()).as_ref(), Some(&state));
+    let bytes = state.to_bytes();
+    assert_eq!(PoolState::from_bytes(&bytes[1..]), None);
+    let node = |rank, incarnation| NodeId { rank, incarnation };
+    let view = "v".to_owned();
+    for entry in [
+        LogEntry::Left(node(5, 6)),
+        LogEntry::Left(node(ids[0].rank, 7)),
+        LogEntry::Died { node: node(9, 0), why: String::new() },
+        LogEntry::Entered { view: view.clone(), node: ids[0] },
+        LogEntry::Entered { view: view.clone(), node: node(9, 9) },
+        LogEntry::Exited { view, node: ids[1] },
+        LogEntry::Joined(state.member(ids[0]).unwrap().clone()),
+    ] {
+        assert!(!state.allows(&entry), "{entry:?}");
+    }
+    assert!(state.allows(&LogEntry::Left(ids[1])));
 }
 
 #[test]
@@ -58,12 +139,13 @@ fn a_lookup_in_an_open_pool_waits_for_who_comes() {
 pub(super) fn nobody_joins_a_pool_that_is_closed() {
     let mut desk = Desk::open(4);
     let by = desk.join(1);
-    assert_eq!(desk.ask(1, RegistryQuestion::Close), RegistryAnswer::Done);
-    assert_eq!(desk.ask(1, RegistryQuestion::Close), RegistryAnswer::Done);
+    let reached = |next| RegistryAnswer::Reached { next };
+    assert_eq!(desk.ask(1, RegistryQuestion::Close), reached(2));
+    assert_eq!(desk.ask(1, RegistryQuestion::Close), reached(2));
     let refused = RegistryAnswer::Refused(RegistryRefusal::PoolClosed { by });
     assert_eq!(desk.ask(2, RegistryQuestion::Join(joining())), refused);
-    assert_eq!(desk.ask(1, RegistryQuestion::Terminate), RegistryAnswer::Done);
-    assert_eq!(desk.ask(1, RegistryQuestion::Terminate), RegistryAnswer::Done);
+    assert_eq!(desk.ask(1, RegistryQuestion::Terminate), reached(3));
+    assert_eq!(desk.ask(1, RegistryQuestion::Terminate), reached(3));
     let end = [LogEntry::Closed { by }, LogEntry::Terminated { by }];
     assert_eq!(desk.state.log.to_vec()[1..], end, "each happens once");
 }
@@ -77,8 +159,8 @@ fn who_is_late_is_refused() {
 fn a_view_has_its_members_in_their_order_and_a_first_one() {
     let mut desk = Desk::new(3);
     let all = [desk.join(1), desk.join(2), desk.join(3)];
-    for from in [2, 1, 3, 1] {
-        assert_eq!(desk.ask(from, enter("v")), RegistryAnswer::Done);
+    for (from, next) in [(2, 4), (1, 5), (3, 6), (1, 6)] {
+        assert_eq!(desk.ask(from, enter("v")), RegistryAnswer::Reached { next });
     }
     let view = desk.state.pool.view("v").unwrap().clone();
     assert_eq!(view.members, [all[1], all[0], all[2]]);
@@ -110,7 +192,7 @@ fn a_signal_is_for_its_addressees_alone() {
     let mut desk = Desk::new(3);
     let all = [desk.join(1), desk.join(2), desk.join(3)];
     let signal = |bytes: Vec<u8>| RegistryQuestion::Signal { to: vec![all[1]], bytes };
-    assert_eq!(desk.ask(1, signal(b"go".to_vec())), RegistryAnswer::Done);
+    assert_eq!(desk.ask(1, signal(b"go".to_vec())), RegistryAnswer::Reached { next: 4 });
     let at = |desk: &mut Desk, from| match follow(desk, from, 3) {
         RegistryAnswer::Events { entries, .. } => entries,
         other => panic!("{other:?}"),
@@ -132,7 +214,7 @@ fn names_are_listed_by_prefix_in_pieces_and_freed() {
     }
     desk.ask(2, bind("grie", b""));
     desk.ask(2, bind("gri", b""));
-    let (mut all, mut after, mut pieces) = (Vec::new(), String::new(), 0);
+    let (mut all, mut after, mut pieces) = (Vec::new(), None, 0);
     loop {
         let ask = RegistryQuestion::Names { prefix: "grid/".into(), after };
         let RegistryAnswer::Names { names, more } = desk.ask(1, ask) else { panic!() };
@@ -141,7 +223,7 @@ fn names_are_listed_by_prefix_in_pieces_and_freed() {
         if !more {
             break;
         }
-        after = all.last().map(|(name, _): &(String, NodeId)| name.clone()).unwrap();
+        after = all.last().map(|(name, _): &(String, NodeId)| name.clone());
     }
     let expected: Vec<_> = (0..500).map(|number| (format!("grid/{number:03}"), one)).collect();
     assert_eq!(all, expected);
@@ -160,6 +242,10 @@ fn a_suspect_is_probed_at_once() {
     let (_, two) = (desk.join(1), desk.join(2));
     let standing = desk.asks(2, RegistryQuestion::Follow { next: 2 });
     assert_eq!(desk.said.get(&standing), None);
+    let suspect = |desk: &mut Desk| desk.ask(1, RegistryQuestion::Suspect { node: two });
+    assert_eq!(suspect(&mut desk), RegistryAnswer::Done);
+    assert_eq!(desk.said.get(&standing), None, "it has just asked");
+    desk.passes(Duration::from_millis(100));
     assert_eq!(desk.ask(1, RegistryQuestion::Suspect { node: two }), RegistryAnswer::Done);
     let probe = RegistryAnswer::Events { first: 2, entries: Vec::new() };
     assert_eq!(desk.said.remove(&standing), Some(Some(probe)));
@@ -183,25 +269,21 @@ fn a_hundred_thousand_lives_take_bounded_memory() {
     assert!(log.next() - log.first() <= ENTRIES_MAX as u64);
     assert!(log.from(log.first()).map(|(_, bytes)| bytes).sum::<usize>() <= BYTES_MAX);
     assert!(desk.state.seats.len() == 1);
-    let RegistryAnswer::Snapshot(state) = follow(&mut desk, 1, 0) else { panic!() };
+    let state = snapshot(&mut desk, 1, 0);
     assert_eq!(state.members().values().map(|it| it.id).collect::<Vec<_>>(), [first]);
     assert_eq!(state.view("long").unwrap().first(), Some(first));
-    let bytes = RegistryAnswer::Snapshot(state.clone()).to_bytes().len();
-    assert!(bytes < 1000, "how others ended is not in it: {bytes} bytes");
-    assert_eq!(
-        RegistryAnswer::from_bytes(&RegistryAnswer::Snapshot(state.clone()).to_bytes()),
-        Some(RegistryAnswer::Snapshot(state.clone()))
-    );
+    assert_eq!(state.next(), desk.state.log.next());
+    assert!(state.to_bytes().len() < 64 << 10, "{} bytes", state.to_bytes().len());
     // What is forgotten is gone all the same.
     let long_ago = NodeId { rank: 1, incarnation: 2 };
     assert!(matches!(state.fate(long_ago), Some(Departure::Died { .. })));
     assert_eq!(state.fate(NodeId { rank: 100_001, incarnation: 100_002 }), None, "not yet there");
     let mut state = PoolState::of_size(None);
-    for incarnation in 1..=ENDED_MAX as u64 + 10 {
+    for incarnation in 1..=ENDED_OPEN as u64 + 10 {
         let node = NodeId { rank: u32::try_from(incarnation).unwrap(), incarnation };
         state.apply(&LogEntry::Left(node), |_| {});
     }
-    assert_eq!(state.ended(), ENDED_MAX);
+    assert_eq!(state.ended(), ENDED_OPEN);
 }
 
 /// In a closed pool the last life of each rank is remembered, however often another one ends.
@@ -210,11 +292,12 @@ fn the_last_life_of_each_rank_of_a_closed_pool_is_remembered() {
     let mut state = PoolState::of_size(Some(2));
     let quiet = NodeId { rank: 0, incarnation: 1 };
     state.apply(&LogEntry::Left(quiet), |_| {});
-    for incarnation in 2..ENDED_MAX as u64 + 10 {
+    for incarnation in 2..10_000 {
         state.apply(&LogEntry::Left(NodeId { rank: 1, incarnation }), |_| {});
     }
-    assert_eq!(state.ended(), ENDED_MAX);
+    assert_eq!(state.ended(), 4096);
     assert_eq!(state.last(0), Some((quiet, Some(&Departure::Left))));
     assert!(state.is_complete());
-    assert_eq!(state.snapshot().ended(), 2, "one for each rank");
+    let sent = state.snapshot();
+    assert_eq!((sent.ended(), sent.last(0)), (1025, state.last(0)), "the latest, and that");
 }
