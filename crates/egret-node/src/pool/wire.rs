@@ -189,6 +189,7 @@ pub(crate) const PLAIN: u8 = u8::MAX;
 mod tests {
     use super::*;
     use crate::pool::Properties;
+    use crate::pool::state::PoolState;
 
     fn shown(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -247,6 +248,67 @@ mod tests {
         ] {
             assert_eq!(shown(&bytes), golden);
         }
+    }
+
+    #[test]
+    fn the_bytes_of_views_and_signals_are_these_for_ever() {
+        let id = NodeId { rank: 2, incarnation: 17 };
+        let view = || "v".to_owned();
+        let names = vec![("n".to_owned(), id)];
+        let log = [
+            LogEntry::Entered { view: view(), node: id },
+            LogEntry::Exited { view: view(), node: id },
+            LogEntry::Signal { from: id, to: vec![id], bytes: vec![7] },
+            LogEntry::Closed { by: id },
+            LogEntry::Terminated { by: id },
+        ];
+        for (bytes, golden) in [
+            (RegistryQuestion::Enter { view: view() }.to_bytes(), "060100000076"),
+            (RegistryQuestion::Exit { view: view() }.to_bytes(), "070100000076"),
+            (
+                RegistryQuestion::Signal { to: vec![id], bytes: vec![7] }.to_bytes(),
+                "08010000000200000011000000000000000100000007",
+            ),
+            (RegistryQuestion::Close.to_bytes(), "09"),
+            (RegistryQuestion::Terminate.to_bytes(), "0a"),
+            (RegistryQuestion::Suspect { node: id }.to_bytes(), "0b020000001100000000000000"),
+            (
+                RegistryQuestion::Names { prefix: "p".into(), after: Some("q".into()) }.to_bytes(),
+                "0c0100000070010100000071",
+            ),
+            (RegistryQuestion::Free { name: "n".into() }.to_bytes(), "0d010000006e"),
+            (
+                RegistryAnswer::Snapshot { offset: 1, total: 2, bytes: vec![7] }.to_bytes(),
+                "09010000000000000002000000000000000100000007",
+            ),
+            (RegistryAnswer::Reached { next: 5 }.to_bytes(), "0a0500000000000000"),
+            (
+                RegistryAnswer::Names { names, more: true }.to_bytes(),
+                "0b01000000010000006e02000000110000000000000001",
+            ),
+            (
+                RegistryAnswer::Refused(RegistryRefusal::PoolClosed { by: id }).to_bytes(),
+                "050f020000001100000000000000",
+            ),
+            (RegistryAnswer::Refused(RegistryRefusal::OpenPool).to_bytes(), "050e"),
+            (bytes_of(&log[0]), "030100000076020000001100000000000000"),
+            (bytes_of(&log[1]), "040100000076020000001100000000000000"),
+            (
+                bytes_of(&log[2]),
+                "05020000001100000000000000010000000200000011000000000000000100000007",
+            ),
+            (bytes_of(&log[3]), "06020000001100000000000000"),
+            (bytes_of(&log[4]), "07020000001100000000000000"),
+        ] {
+            assert_eq!(shown(&bytes), golden);
+        }
+        let mut state = PoolState::of_size(None);
+        state.apply(&LogEntry::Joined(Member::new(id, "m".into(), Vec::new(), None)), |_| {});
+        log.iter().for_each(|entry| state.apply(entry, |_| {}));
+        assert_eq!(
+            shown(&state.to_bytes()),
+            "0006000000000000000100000002000000020000001100000000000000010000006d00000000000000000000000000000000001100000000000000000000000102000000110000000000000001020000001100000000000000"
+        );
     }
 
     #[test]

@@ -14,6 +14,8 @@ egret_net::faults! {
         KeyReused,
         /// A node may have the host of another member.
         HostShared,
+        /// A member may write as many entries as it likes.
+        Unthrottled,
         /// Nodes join a pool that is closed.
         ClosedOpen,
         /// A node that was declared dead is served.

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
+
+use super::fault::{Fault, planted};
 
 use crate::pool::log::BoundedLog;
 use crate::pool::wire::{JoinRequest, LogEntry};
@@ -32,8 +35,46 @@ const TEXTS_MAX: usize = 4 << 20;
 const BATCH: usize = 3 << 10;
 /// Bytes of a piece of the state of a pool.
 pub(super) const PIECE: usize = 32 << 10;
+/// Bytes of entries about views and signals that a member may write at once, in a millisecond in the long run,
+/// and what each costs besides its text.
+const CHANGES_MAX: usize = 256 << 10;
+const CHANGES_PER_MS: usize = 64;
+const CHANGE_COST: usize = 64;
 /// Keys of which it is known which node has used them.
 const KEYS_MAX: usize = 128 << 10;
+
+/// How much a member may change in the pool: its views and signals are sent to all members.
+#[derive(Debug)]
+pub(super) struct ChangeAllowance {
+    /// Bytes of entries that it may write now.
+    left: usize,
+    since: Instant,
+}
+
+impl ChangeAllowance {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { left: CHANGES_MAX, since: now }
+    }
+
+    /// Takes what an entry with so many bytes of text costs.
+    pub(super) fn take(&mut self, now: Instant, bytes: usize) -> Result<(), RegistryRefusal> {
+        let passed = usize::try_from((now - self.since).as_millis()).unwrap_or(usize::MAX);
+        self.left =
+            passed.saturating_mul(CHANGES_PER_MS).saturating_add(self.left).min(CHANGES_MAX);
+        self.since = now;
+        match self.left.checked_sub(bytes + CHANGE_COST).filter(|_| !planted(Fault::Unthrottled)) {
+            Some(left) => self.left = left,
+            None if planted(Fault::Unthrottled) => {}
+            None => {
+                let what = "the node changes views and sends signals so fast that it has used its 256 KiB, \
+                            and each second it gets 64 KiB more";
+                let most = CHANGES_MAX as u64;
+                return Err(RegistryRefusal::TooLarge { what: what.to_owned(), most });
+            }
+        }
+        Ok(())
+    }
+}
 
 /// The nodes that have used the latest [`KEYS_MAX`] keys.
 #[derive(Debug, Default)]

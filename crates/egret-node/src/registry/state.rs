@@ -11,7 +11,7 @@ use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
 use super::fault::{self, Fault, planted};
-use super::limits::{self, UsedKeys, cut_reason};
+use super::limits::{self, ChangeAllowance, UsedKeys, cut_reason};
 use super::names::BoundNames;
 use crate::pool::log::BoundedLog;
 use crate::pool::state::PoolState;
@@ -73,6 +73,7 @@ pub(super) struct MemberLink {
     since: Instant,
     /// The request for events that waits, and the entry that it waits for.
     pub(super) follow: Option<(Ticket, u64)>,
+    allowance: ChangeAllowance,
     /// The state that is sent to the node in pieces, and how much of it was sent.
     snapshot: Option<(Arc<PoolSnapshot>, usize)>,
 }
@@ -194,6 +195,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         ticket: Ticket,
         ask: RegistryQuestion,
     ) -> Option<RegistryAnswer> {
+        if let Err(why) = self.charge(now, from, &ask) {
+            return Some(RegistryAnswer::Refused(why));
+        }
         match ask {
             RegistryQuestion::Join(_) => None,
             RegistryQuestion::Follow { .. } => {
@@ -247,6 +251,21 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Free { name } => Some(self.names.free(id, &name)),
         }
+    }
+
+    /// Takes what a change that is sent to all members costs from the allowance of the member that makes it.
+    fn charge(
+        &mut self,
+        now: Instant,
+        from: &P,
+        ask: &RegistryQuestion,
+    ) -> Result<(), RegistryRefusal> {
+        let bytes = match ask {
+            RegistryQuestion::Enter { view } | RegistryQuestion::Exit { view } => view.len(),
+            RegistryQuestion::Signal { to, bytes } => size_of_val(&to[..]) + bytes.len(),
+            _ => return Ok(()),
+        };
+        self.seats.get_mut(from).map_or(Ok(()), |seat| seat.allowance.take(now, bytes))
     }
 
     /// The answer that what was requested is in the log by now.
@@ -355,7 +374,14 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         self.seats.insert(
             from.clone(),
-            MemberLink { id, gone: None, since: now, follow: None, snapshot: None },
+            MemberLink {
+                id,
+                gone: None,
+                since: now,
+                follow: None,
+                allowance: ChangeAllowance::new(now),
+                snapshot: None,
+            },
         );
         self.moved.push((from.clone(), true));
         let JoinRequest { machine, fabrics, .. } = join;

@@ -205,6 +205,30 @@ fn a_signal_is_for_its_addressees_alone() {
     assert!(matches!(refused, RegistryAnswer::Refused(RegistryRefusal::TooLarge { .. })));
 }
 
+/// One member floods all with signals: it is slowed down, and the others are as before.
+pub(super) fn a_flood_of_signals() {
+    let mut desk = Desk::new(2);
+    let (_, two) = (desk.join(1), desk.join(2));
+    let signal = |desk: &mut Desk, from| {
+        let ask = RegistryQuestion::Signal { to: vec![two], bytes: vec![0; 3000] };
+        matches!(desk.ask(from, ask), RegistryAnswer::Reached { .. })
+    };
+    let sent = (0..10_000).take_while(|_| signal(&mut desk, 1)).count();
+    assert!((80..90).contains(&sent), "{sent} signals of 3,000 bytes");
+    assert!(signal(&mut desk, 2), "the other one may");
+    desk.passes(Duration::from_secs(1));
+    let sent = (0..10_000).take_while(|_| signal(&mut desk, 1)).count();
+    assert!((20..25).contains(&sent), "{sent} signals in a second");
+    desk.passes(Duration::from_secs(6));
+    let sent = (0..10_000).take_while(|_| signal(&mut desk, 1)).count();
+    assert!((80..90).contains(&sent), "{sent} signals after a while");
+}
+
+#[test]
+fn a_member_that_floods_is_slowed_down() {
+    a_flood_of_signals();
+}
+
 #[test]
 fn names_are_listed_by_prefix_in_pieces_and_freed() {
     let mut desk = Desk::new(2);

@@ -54,6 +54,11 @@ fn a_registry_that_takes_one_for_another_is_found() {
 }
 
 #[test]
+fn a_member_that_may_flood_all_is_found() {
+    assert!(caught(Fault::Unthrottled, open::a_flood_of_signals));
+}
+
+#[test]
 fn a_pool_that_is_closed_and_takes_nodes_is_found() {
     assert!(caught(Fault::ClosedOpen, open::nobody_joins_a_pool_that_is_closed));
 }
