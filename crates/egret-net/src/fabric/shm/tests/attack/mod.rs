@@ -54,7 +54,7 @@ fn a_hostile_program_ends_only_its_own_connections() {
     println!("EGRET_SEED={seed}");
     let mut victim = Victim::new();
     victim.endure("posted", seed);
-    let before = victim.footprint();
+    let before = victim.lasting_footprint();
     let mut told = String::new();
     for attack in ATTACKS {
         victim.endure(attack, seed);

@@ -241,6 +241,21 @@ impl Victim {
         }
     }
 
+    /// What stays the same for longer than a caller without a handshake may stay, which is a second.
+    pub(super) fn lasting_footprint(&mut self) -> Footprint {
+        let (mut lasting, mut since) = (self.footprint(), rt::now());
+        while rt::now() - since < Duration::from_millis(1500) {
+            let now = self.settled_footprint(&lasting);
+            if (now.descriptors, now.mappings, now.threads)
+                != (lasting.descriptors, lasting.mappings, lasting.threads)
+            {
+                (lasting, since) = (now, rt::now());
+            }
+            rt::sleep(Duration::from_millis(10));
+        }
+        lasting
+    }
+
     /// A caller without a handshake is sent away after a second.
     pub(super) fn settled_footprint(&mut self, before: &Footprint) -> Footprint {
         let until = rt::now() + Duration::from_secs(5);
