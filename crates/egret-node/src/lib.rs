@@ -17,6 +17,7 @@ mod pool;
 pub mod registry;
 pub mod settings;
 mod slots;
+pub mod topology;
 mod wakers;
 
 /// What a fuzzer calls. Not for use.

@@ -10,6 +10,7 @@
 //! | [`graph`] | objects that refer to each other, sent from rank to rank as memory |
 //! | [`wire`] | values as streams of bytes: `#[derive(Wire)]` |
 //! | [`node`] | members of a pool, their registry, their settings |
+//! | [`topology`] | where nodes are, and trees that follow it |
 //! | [`local`] | the nodes of a pool in one process: for tests and examples |
 //! | [`sim`] | a network in one process, with virtual time and a seed |
 //!
@@ -64,7 +65,7 @@ pub mod rmi;
 pub use egret_derive::remote;
 pub use egret_net::{fabric, rt, vi};
 pub use egret_node::am::{self, blocking};
-pub use egret_node::{channel, local};
+pub use egret_node::{channel, local, topology};
 
 /// Members of a pool, their [registry](node::registry) and their [settings](node::settings).
 ///

@@ -15,7 +15,7 @@ use super::route::{candidates, explain};
 use super::view::PoolWatch;
 use super::{Explanation, RegistryRequests, Route};
 use crate::am::{Endpoint, RemoteEndpoint};
-use crate::pool::{Departure, Events, Member, NodeError, NodeId, Properties, drive};
+use crate::pool::{Departure, Distance, Events, Member, NodeError, NodeId, Properties, drive};
 use crate::{Alarm, Links};
 
 /// What can be done with a node; from [`Node::handle`](super::Node::handle), and what a
@@ -174,6 +174,15 @@ impl NodeHandle {
     #[must_use]
     pub fn member(&self, node: NodeId) -> Option<Member> {
         self.inner.watch.view.lock().state.member(node).cloned()
+    }
+
+    /// How far two members are from each other, by where they [are](Member::location);
+    /// [`topology`](crate::topology) has an example. `None` if one is no member.
+    #[must_use]
+    pub fn distance(&self, a: NodeId, b: NodeId) -> Option<Distance> {
+        let view = self.inner.watch.view.lock();
+        let (one, other) = (view.state.member(a)?, view.state.member(b)?);
+        Some(if a == b { Distance::Node } else { one.location.distance(&other.location) })
     }
 
     /// Waits until every rank of a closed pool has joined. A rank that has joined and left counts as joined; a

@@ -96,7 +96,9 @@ impl JoinParameters {
             pool: settings.needed(SettingKey::Pool)?,
             size: settings.value(SettingKey::Size)?,
             rank: settings.value(SettingKey::Rank)?,
+            is_open: config.is_open,
             machine: place::machine(),
+            location: settings.value(SettingKey::Location)?.unwrap_or_default(),
             fabrics: Vec::new(),
         };
         let address: String = settings.needed(SettingKey::Registry)?;
@@ -118,6 +120,7 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     let offers = opened.fabrics.iter().zip(&opened.properties);
     let offers = offers.map(|((name, links), is)| FabricOffer::new(name, links.host(), is.clone()));
     terms.join.fabrics = offers.collect();
+    terms.join.location = place::location(terms.join.location, opened.control.host());
     opened.control.allow_calling(&terms.address, terms.key);
     let endpoint = opened.control.bundle().endpoint(0);
     let watch = PoolWatch::new(&opened.control, &endpoint);

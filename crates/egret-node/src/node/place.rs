@@ -4,6 +4,8 @@ use std::os::unix::fs::MetadataExt;
 
 use egret_net::rt;
 
+use crate::pool::Location;
+
 /// Which machine this is. Two processes with equal answers can meet over `shm`: it is one
 /// system since it was started, one network namespace, in which names of sockets are, one
 /// user namespace, in which a number is a user, and one user. Where that cannot be told no two are equal.
@@ -16,6 +18,15 @@ pub(super) fn machine() -> String {
         Some(format!("{}/{}/{}/{user}", boot.trim(), space.display(), users.display()))
     };
     told().unwrap_or_else(|| format!("unknown/{:016x}", rt::random()))
+}
+
+/// The location of this node: what the settings say, and where they say nothing what the system says. In a
+/// simulated world each host is one.
+pub(super) fn location(said: Location, host: &str) -> Location {
+    if rt::is_simulated() {
+        return said.or(Location { host: host.to_owned(), ..Location::default() });
+    }
+    said.or(Location::of_process())
 }
 
 /// Whether processes on these two may reach each other over loopback: one system and one network

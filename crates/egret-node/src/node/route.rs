@@ -141,12 +141,18 @@ pub(super) fn explain(here: &Member, there: &Member, skipped: &[(String, String)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::Properties;
+    use crate::pool::{Location, Properties};
 
     fn member(rank: u32, machine: &str, fabrics: &[&str]) -> Member {
         let is = |name: &str| Properties::network().same_machine(name == "shm");
         let fabrics = fabrics.iter().map(|name| FabricOffer::new(name, "host", is(name))).collect();
-        Member::new(NodeId { rank, incarnation: 1 }, machine.to_owned(), fabrics, None)
+        Member::new(
+            NodeId { rank, incarnation: 1 },
+            machine.to_owned(),
+            Location::default(),
+            fabrics,
+            None,
+        )
     }
 
     #[test]
@@ -161,7 +167,7 @@ mod tests {
         let hidden = |machine| {
             let offer = FabricOffer::new("tcp", "127.0.0.1:7", Properties::network());
             let id = NodeId { rank: 1, incarnation: 1 };
-            Member::new(id, machine, vec![offer], None)
+            Member::new(id, machine, Location::default(), vec![offer], None)
         };
         let here_too = member(0, "boot/net/user/0", &["tcp"]);
         let other_user = explain(&here_too, &hidden("boot/net/user/1".to_owned()), &[]);

@@ -259,6 +259,11 @@ pub enum RegistryRefusal {
         /// The node that has closed it.
         by: NodeId,
     },
+    /// The pool has a fixed size, and the node joins an open one only.
+    NotOpen {
+        /// The size.
+        size: u32,
+    },
 }
 
 impl fmt::Display for RegistryRefusal {
@@ -295,6 +300,10 @@ impl fmt::Display for RegistryRefusal {
                     "{by} has closed the pool: no node joins it any more, and other nodes join another"
                 )
             }
+            Self::NotOpen { size } => write!(
+                f,
+                "its pool is closed, of {size} nodes, and the node joins an open pool only (`egret run --open`)"
+            ),
             Self::PoolFull { size } => {
                 write!(f, "all {size} nodes are there: a rank is free when one of them is gone")
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use egret_net::vi::PublicKey;
 use egret_stream::Wire;
 
-use super::Properties;
+use super::{Location, Properties};
 
 /// The identifier of a node: its rank, and its incarnation, which the registry gives to each life of a
 /// rank. Rank 1 in incarnation 2 is written `1#2`.
@@ -43,6 +43,8 @@ pub struct Member {
     pub id: NodeId,
     /// The machine of the node: nodes whose machines are equal can use shared memory.
     pub machine: String,
+    /// Where the node is.
+    pub location: Location,
     /// The fabrics of the node, the preferred one first.
     pub fabrics: Vec<FabricOffer>,
     key: Option<[u8; 32]>,
@@ -64,10 +66,11 @@ impl Member {
     pub(crate) fn new(
         id: NodeId,
         machine: String,
+        location: Location,
         fabrics: Vec<FabricOffer>,
         key: Option<PublicKey>,
     ) -> Self {
-        Self { id, machine, fabrics, key: key.map(PublicKey::to_bytes) }
+        Self { id, machine, location, fabrics, key: key.map(PublicKey::to_bytes) }
     }
 
     /// The key that it has proven to the registry, and must prove to everybody who links with it.

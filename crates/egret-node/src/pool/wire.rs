@@ -5,7 +5,7 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
-use super::{Departure, FabricOffer, Member, NodeId, RegistryRefusal};
+use super::{Departure, FabricOffer, Location, Member, NodeId, RegistryRefusal};
 
 /// A request of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
@@ -47,9 +47,12 @@ pub(crate) struct JoinRequest {
     pub(crate) pool: String,
     /// The pool's size as the node knows it.
     pub(crate) size: Option<u32>,
+    /// Whether the node joins an open pool only.
+    pub(crate) is_open: bool,
     /// The rank that the node requests; else the lowest free one.
     pub(crate) rank: Option<u32>,
     pub(crate) machine: String,
+    pub(crate) location: Location,
     pub(crate) fabrics: Vec<FabricOffer>,
 }
 
@@ -200,7 +203,9 @@ mod tests {
         let id = NodeId { rank: 2, incarnation: 17 };
         let offer = FabricOffer::new("tcp", "h:1", Properties::network().with("k", "v"));
         let (pool, machine) = ("p".to_owned(), "m".to_owned());
-        let join = JoinRequest { pool, size: Some(4), rank: None, machine, fabrics: vec![offer] };
+        let location = "c@h@r@s".parse().unwrap();
+        let (size, rank, is_open, fabrics) = (Some(4), None, false, vec![offer]);
+        let join = JoinRequest { pool, size, is_open, rank, machine, location, fabrics };
         let lookup = RegistryQuestion::Lookup { name: "n".into(), wait_ms: 500 };
         let bind = RegistryQuestion::Bind { name: "n".into(), bytes: vec![7], replace: true };
         let unbind = RegistryQuestion::Unbind { name: "n".into(), bytes: vec![7] };
@@ -209,7 +214,7 @@ mod tests {
         for (bytes, golden) in [
             (
                 RegistryQuestion::Join(join).to_bytes(),
-                "000100000070010400000000010000006d010000000300000074637003000000683a3101010101000001000000010000006b0100000076",
+                "00010000007001040000000000010000006d0100000063010000006801000000720100000073010000000300000074637003000000683a3101010101000001000000010000006b0100000076",
             ),
             (RegistryQuestion::Follow { next: 5 }.to_bytes(), "010500000000000000"),
             (bind.to_bytes(), "02010000006e010000000701"),
@@ -303,11 +308,14 @@ mod tests {
             assert_eq!(shown(&bytes), golden);
         }
         let mut state = PoolState::of_size(None);
-        state.apply(&LogEntry::Joined(Member::new(id, "m".into(), Vec::new(), None)), |_| {});
+        state.apply(
+            &LogEntry::Joined(Member::new(id, "m".into(), Location::default(), Vec::new(), None)),
+            |_| {},
+        );
         log.iter().for_each(|entry| state.apply(entry, |_| {}));
         assert_eq!(
             shown(&state.to_bytes()),
-            "0006000000000000000100000002000000020000001100000000000000010000006d00000000000000000000000000000000001100000000000000000000000102000000110000000000000001020000001100000000000000"
+            "0006000000000000000100000002000000020000001100000000000000010000006d0000000000000000000000000000000000000000000000000000000000000000001100000000000000000000000102000000110000000000000001020000001100000000000000"
         );
     }
 

@@ -9,7 +9,7 @@ use super::fault::{Fault, planted};
 
 use crate::pool::log::BoundedLog;
 use crate::pool::wire::{JoinRequest, LogEntry};
-use crate::pool::{FabricOffer, NodeId, RegistryRefusal};
+use crate::pool::{FabricOffer, Location, NodeId, RegistryRefusal};
 
 /// Bytes that a name is bound to, and of a signal: a request with them is one message.
 pub(crate) const BOUND_MAX: usize = 3 << 10;
@@ -103,7 +103,7 @@ impl UsedKeys {
 
 /// Checks that a node's description of itself is not too long beside those of all members, of so many bytes.
 pub(super) fn check_description(join: &JoinRequest, all: usize) -> Result<(), RegistryRefusal> {
-    let says = description(&join.machine, &join.fabrics);
+    let says = description(&join.machine, &join.location, &join.fabrics);
     let left = MEMBERS_MAX.saturating_sub(all);
     let most = left.clamp(MEMBER_LEAST, MEMBER_MAX);
     if says > most {
@@ -114,12 +114,12 @@ pub(super) fn check_description(join: &JoinRequest, all: usize) -> Result<(), Re
 }
 
 /// Bytes of a node's description of itself.
-pub(super) fn description(machine: &str, fabrics: &[FabricOffer]) -> usize {
+pub(super) fn description(machine: &str, location: &Location, fabrics: &[FabricOffer]) -> usize {
     let texts = fabrics.iter().map(|offer| {
         let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
         offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
     });
-    machine.len() + texts.sum::<usize>()
+    machine.len() + location.len() + texts.sum::<usize>()
 }
 
 /// The entries from this one on that one answer to this node has, and whether other nodes are sent the same.

@@ -384,11 +384,11 @@ impl<P: Ord + Clone> RegistryState<P> {
             },
         );
         self.moved.push((from.clone(), true));
-        let JoinRequest { machine, fabrics, .. } = join;
+        let JoinRequest { machine, location, fabrics, .. } = join;
         if let Some(key) = key {
             self.keys.insert(key, id);
         }
-        self.append(LogEntry::Joined(Member::new(id, machine, fabrics, key)));
+        self.append(LogEntry::Joined(Member::new(id, machine, location, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
         let PoolTerms { size, is_open, .. } = self.terms;
@@ -412,6 +412,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         if *is_open && (join.size.is_some() || join.rank.is_some()) {
             return Err(RegistryRefusal::OpenPool);
+        }
+        if join.is_open && !*is_open {
+            return Err(RegistryRefusal::NotOpen { size: *size });
         }
         if join.size.is_some_and(|asked| asked != *size) {
             return Err(RegistryRefusal::OtherSize { size: *size });
@@ -686,11 +689,13 @@ impl<P: Ord + Clone> RegistryState<P> {
             LogEntry::Joined(member) => {
                 let hosts = member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
                 self.hosts.extend(hosts.map(|host| (host, member.id)));
-                self.described += limits::description(&member.machine, &member.fabrics);
+                self.described +=
+                    limits::description(&member.machine, &member.location, &member.fabrics);
             }
             LogEntry::Left(node) | LogEntry::Died { node, .. } => {
                 if let Some(member) = self.pool.member(*node) {
-                    self.described -= limits::description(&member.machine, &member.fabrics);
+                    self.described -=
+                        limits::description(&member.machine, &member.location, &member.fabrics);
                     let hosts =
                         member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
                     for host in hosts.collect::<Vec<_>>() {

@@ -8,7 +8,7 @@ use egret_net::vi::{Encrypt, Nic, Secret, Trust, Wait};
 
 use super::{Origin, SettingKey, Settings};
 use crate::LinksOptions;
-use crate::pool::{JoinError, Properties, Property};
+use crate::pool::{JoinError, Location, Properties, Property};
 
 /// The configuration of a node: settings of the program take precedence over those of the environment
 /// and the file, which are used if the program [reads](Self::from_env) them.
@@ -29,6 +29,7 @@ pub struct Config {
     pub(crate) required: Vec<Property>,
     pub(crate) rejected: Vec<Property>,
     pub(crate) is_insecure: bool,
+    pub(crate) is_open: bool,
     pub(crate) links: LinksOptions,
     pub(crate) in_flight: Option<u32>,
 }
@@ -61,6 +62,7 @@ impl Config {
             required: Vec::new(),
             rejected: Vec::new(),
             is_insecure: false,
+            is_open: false,
             links: LinksOptions::default(),
             in_flight: None,
         }
@@ -75,6 +77,31 @@ impl Config {
     /// The pool has so many nodes; a registry whose pool has not refuses.
     pub fn size(self, size: u32) -> Self {
         self.with(SettingKey::Size, &size.to_string())
+    }
+
+    /// Joins an open pool only: a registry whose pool is closed refuses. A program says so that counts on nodes
+    /// which come and go.
+    ///
+    /// ```
+    /// use egret_node::local;
+    /// use egret_node::node::Node;
+    ///
+    /// let pool = local::open_pool(1)?;
+    /// let late = Node::join(pool.registry().config().open())?;
+    /// assert!(late.is_open());
+    /// let closed = local::pool(1)?;
+    /// let refused = Node::join(closed.registry().config().open()).unwrap_err();
+    /// assert!(refused.to_string().contains("closed"), "{refused}");
+    /// # Ok::<(), egret_node::node::JoinError>(())
+    /// ```
+    pub const fn open(mut self) -> Self {
+        self.is_open = true;
+        self
+    }
+
+    /// Where the node is; [`Location`] has an example.
+    pub fn location(self, location: &Location) -> Self {
+        self.with(SettingKey::Location, &location.to_string())
     }
 
     /// Requests this rank; otherwise the node gets the lowest one that is free.

@@ -4,6 +4,7 @@ use egret_net::rt::Deadline;
 use egret_net::vi::{Encrypt, Trust, Wait};
 
 use super::value::{FabricList, SettingValue};
+use crate::pool::Location;
 
 /// The key of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,12 +23,13 @@ pub(crate) enum SettingKey {
     Wait,
     Deadline,
     Listen,
+    Location,
     Config,
     Job,
 }
 
 impl SettingKey {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Pool,
         Self::Size,
         Self::Rank,
@@ -42,6 +44,7 @@ impl SettingKey {
         Self::Wait,
         Self::Deadline,
         Self::Listen,
+        Self::Location,
         Self::Config,
         Self::Job,
     ];
@@ -100,6 +103,12 @@ impl SettingKey {
                 None,
                 "an address, an interface or `reachable`; else as the registry is",
             ),
+            Self::Location => (
+                "location",
+                "EGRET_LOCATION",
+                None,
+                "where the node is: core@host@rack@site; what is empty is found out",
+            ),
             Self::Config => ("config", "EGRET_CONFIG", None, "the file with settings"),
             Self::Job => {
                 ("job", "EGRET_JOB", None, "set by `egret run`: this is a process of a job")
@@ -141,6 +150,7 @@ impl SettingKey {
             Self::Encrypt => Encrypt::read(value).map(drop),
             Self::Wait => Wait::read(value).map(drop),
             Self::Deadline => Deadline::read(value).map(drop),
+            Self::Location => Location::read(value).map(drop),
             _ => Ok(()),
         }
     }

@@ -35,8 +35,8 @@ pub(crate) use secret::read as read_secret_file;
 pub(crate) use value::{FabricList, SettingValue};
 use zeroize::Zeroizing;
 
-use crate::pool::JoinError;
 pub use crate::pool::Origin;
+use crate::pool::{JoinError, Location};
 
 /// The settings of a program; the [module](self) has an example.
 #[derive(Clone, Default)]
@@ -131,6 +131,11 @@ impl Settings {
             if let Some(value) = environment.remove(key.variable()) {
                 settings.say_nonempty(key, value, Origin::Environment)?;
             }
+        }
+        if !settings.is_said(SettingKey::Location)
+            && let Some(location) = Location::of_slurm(&environment)
+        {
+            settings.say(SettingKey::Location, location.to_string(), Origin::Environment);
         }
         settings.unknown = environment.into_keys().filter(|name| is_unknown(name)).collect();
         settings.read_pipe(pipe)?;

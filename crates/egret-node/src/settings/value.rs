@@ -5,6 +5,8 @@ use std::time::Duration;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Encrypt, Trust, Wait};
 
+use crate::pool::Location;
+
 /// A type that can be read from the text of a setting.
 pub(crate) trait SettingValue: Sized {
     /// Reads it, or says what is wrong.
@@ -20,6 +22,12 @@ impl SettingValue for String {
 impl SettingValue for u32 {
     fn read(text: &str) -> Result<Self, String> {
         text.trim().parse().map_err(|_| "a number is expected".to_owned())
+    }
+}
+
+impl SettingValue for Location {
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse()
     }
 }
 

@@ -152,9 +152,9 @@ fn join(links: &Links, registry: &str, host: &str) -> &'static str {
 
 /// What the registry answers.
 pub(crate) fn ask_to_join(links: &Links, registry: &str, host: &str) -> Vec<u8> {
-    // No size and no rank that it would have; one fabric, which has these properties.
-    let (none, one, properties) = ([0, 0], 1_u32.to_le_bytes(), [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
-    let ask = [&[0][..], &text("test"), &none, &text("machine"), &one].concat();
+    // No size that it would have, any pool, no rank; nowhere; one fabric, which has these properties.
+    let (none, one, properties) = ([0, 0, 0], 1_u32.to_le_bytes(), [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
+    let ask = [&[0][..], &text("test"), &none, &text("machine"), &[0; 16], &one].concat();
     let ask = [&ask[..], &text("tcp"), &text(host), &properties].concat();
     let to = EndpointName::new(registry, "egret.registry", 0);
     let remote = links.bundle().endpoint(0).wait_map(&to, SOON).unwrap();

@@ -67,9 +67,10 @@ impl Impostor {
             let length = u32::try_from(text.len()).unwrap().to_le_bytes();
             [&length[..], text.as_bytes()].concat()
         };
-        // No size and no rank that it would have; one fabric, which has these properties.
-        let (none, one, properties) = ([0, 0], 1_u32.to_le_bytes(), [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
-        let ask = [&[0][..], &text(POOL), &none, &text("machine"), &one];
+        // No size that it would have, any pool, no rank; nowhere; one fabric, which has these properties.
+        let (none, one, properties) =
+            ([0, 0, 0], 1_u32.to_le_bytes(), [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
+        let ask = [&[0][..], &text(POOL), &none, &text("machine"), &[0; 16], &one];
         let ask = [&ask.concat()[..], &text("tcp"), &text(host), &properties].concat();
         let to = EndpointName::new(registry, "egret.registry", 0);
         let soon = Duration::from_secs(3);

@@ -10,6 +10,7 @@ use super::limits::{NAMES_MAX, WAITS_MAX};
 use super::state::{PoolTerms, RegistryState};
 
 use crate::node::FuzzedView;
+use crate::pool::Location;
 use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
 
 /// Peers ask anything, in any order: pieces of the input, each behind three bytes that say
@@ -79,7 +80,9 @@ fn join() -> JoinRequest {
         pool: "p".into(),
         size: None,
         rank: None,
+        is_open: false,
         machine: "m".into(),
+        location: Location::default(),
         fabrics: Vec::new(),
     }
 }

@@ -17,7 +17,7 @@ use super::keys;
 use crate::am::{Endpoint, EndpointName, LinkPeer, Message, RemoteEndpoint, fault as am};
 use crate::node::Node;
 use crate::pool::wire::{ASK, ENDPOINT, JoinRequest, LogEntry, RegistryQuestion, VERSION};
-use crate::pool::{FabricOffer, Properties};
+use crate::pool::{FabricOffer, Location, Properties};
 use crate::settings::config::Config;
 use crate::{Links, LinksOptions};
 
@@ -96,7 +96,15 @@ impl Stage {
 
 fn question() -> JoinRequest {
     let fabrics = vec![FabricOffer::new("sim", HOST, Properties::network())];
-    JoinRequest { pool: POOL.into(), size: None, rank: None, machine: "m".into(), fabrics }
+    JoinRequest {
+        pool: POOL.into(),
+        size: None,
+        rank: None,
+        is_open: false,
+        machine: "m".into(),
+        location: Location::default(),
+        fabrics,
+    }
 }
 
 fn step(nic: &Nic, registry: &Registry, caller: &Links) {

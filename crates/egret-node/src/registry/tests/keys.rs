@@ -7,7 +7,7 @@ use egret_net::vi::PublicKey;
 
 use super::super::state::{PoolTerms, RegistryState};
 use crate::pool::wire::{JoinRequest, RegistryAnswer, RegistryQuestion};
-use crate::pool::{FabricOffer, NodeId, Properties, RegistryRefusal};
+use crate::pool::{FabricOffer, Location, NodeId, Properties, RegistryRefusal};
 
 pub(super) fn state() -> RegistryState<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
@@ -36,8 +36,15 @@ pub(super) fn join(
     host: &str,
 ) -> Result<NodeId, RegistryRefusal> {
     let fabrics = vec![FabricOffer::new("tcp", host, Properties::network())];
-    let join =
-        JoinRequest { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics };
+    let join = JoinRequest {
+        pool: "p".into(),
+        size: None,
+        rank: None,
+        is_open: false,
+        machine: "m".into(),
+        location: Location::default(),
+        fabrics,
+    };
     match ask(state, link, key, RegistryQuestion::Join(join)) {
         RegistryAnswer::Welcome { id, .. } => Ok(id),
         RegistryAnswer::Refused(why) => Err(why),

@@ -9,7 +9,7 @@ use egret_net::rt::Instant;
 use super::super::limits::BOUND_MAX;
 use super::super::state::{LOOK, PoolTerms, RegistryState};
 use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
-use crate::pool::{Departure, FabricOffer, NodeId, Properties, RegistryRefusal};
+use crate::pool::{Departure, FabricOffer, Location, NodeId, Properties, RegistryRefusal};
 
 /// A registry and whatever it has answered.
 pub(super) struct Desk {
@@ -82,7 +82,15 @@ impl Desk {
 
 pub(super) fn joining() -> JoinRequest {
     let fabrics = vec![FabricOffer::new("sim", "host", Properties::network())];
-    JoinRequest { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics }
+    JoinRequest {
+        pool: "p".into(),
+        size: None,
+        rank: None,
+        is_open: false,
+        machine: "m".into(),
+        location: Location::default(),
+        fabrics,
+    }
 }
 
 pub(super) fn lookup(name: &str, wait_ms: u64) -> RegistryQuestion {
