@@ -30,6 +30,7 @@ pub trait Carries<T>: Sized {
     fn told(self) -> Self::Type;
 
     /// Calls a method that returns a `T`, and an `E` that `failed` knows of.
+    #[track_caller]
     fn call<C: MethodCaller, A: Wire, E>(
         self,
         failed: impl Carries<E>,
@@ -39,6 +40,7 @@ pub trait Carries<T>: Sized {
     ) -> C::Answer<T, E>;
 
     /// Calls a method whose error is a `T`.
+    #[track_caller]
     fn call_failing<C: MethodCaller, A: Wire, V: for<'a> FromWire<'a>>(
         self,
         caller: &C,
@@ -70,6 +72,7 @@ pub trait MethodCaller {
     type Answer<T, E>;
 
     /// Calls one.
+    #[track_caller]
     fn call<A, T, E>(&self, method: usize, args: &A) -> Self::Answer<T, E>
     where
         A: Wire,
@@ -115,6 +118,7 @@ impl<T: for<'a> FromWire<'a>> Carries<T> for CarryProof<T> {
         unreachable!("a function that only tells a type is never called")
     }
     #[inline(always)]
+    #[track_caller]
     fn call<C: MethodCaller, A: Wire, E>(
         self,
         failed: impl Carries<E>,
@@ -125,6 +129,7 @@ impl<T: for<'a> FromWire<'a>> Carries<T> for CarryProof<T> {
         failed.call_failing::<C, A, T>(caller, method, args)
     }
     #[inline(always)]
+    #[track_caller]
     fn call_failing<C: MethodCaller, A: Wire, V: for<'a> FromWire<'a>>(
         self,
         caller: &C,

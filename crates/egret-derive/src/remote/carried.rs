@@ -194,6 +194,7 @@ pub(super) fn caller(root: &TokenStream, stub: &Ident) -> TokenStream {
         impl #root::__private::stream::__private::MethodCaller for #stub {
             type Answer<T, E> = ::core::result::Result<T, #root::rmi::CallError<E>>;
             #[inline(always)]
+            #[track_caller]
             fn call<A, T, E>(&self, method: ::core::primitive::usize, args: &A) -> Self::Answer<T, E>
             where
                 A: #root::__private::stream::Wire,

@@ -99,6 +99,7 @@ fn waits(
         /// # Errors
         ///
         /// If there is no answer: the error says why.
+        #[track_caller]
         #vis fn #name(&self, #(#names: #types),*) -> #returned {
             #scope
             #call

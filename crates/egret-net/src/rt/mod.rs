@@ -32,6 +32,8 @@ mod split_mix;
 mod stack;
 mod thread;
 mod ticks;
+#[doc(hidden)]
+pub mod waits;
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

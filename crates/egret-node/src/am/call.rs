@@ -181,7 +181,9 @@ impl Call {
     /// [`wait_reply`](Self::wait_reply) leaves it here. [`MessageError::InHandler`] inside a
     /// handler, if the answer is not there yet: await the call elsewhere, or have the answer
     /// [name a handler](super::Request::reply_with).
+    #[track_caller]
     pub fn wait(mut self, deadline: impl Into<Deadline>) -> Result<CallReply, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         let deadline = deadline.into();
         self.taken = true;
         Self::wait_for(&self.core, self.link, self.key, &mut DeadlineClock::of(deadline))
@@ -207,7 +209,9 @@ impl Call {
     /// # Errors
     ///
     /// If there is none, or not in time; [`MessageError::InHandler`] as [`wait`](Self::wait).
+    #[track_caller]
     pub fn wait_reply(&mut self, deadline: impl Into<Deadline>) -> Result<CallReply, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         self.wait_more(deadline.into()).unwrap_or_else(|stopped| Err(stopped.into()))
     }
 

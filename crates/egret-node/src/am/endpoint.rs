@@ -275,11 +275,13 @@ impl Endpoint {
     ///
     /// If a handler of it runs for longer than the deadline, also [outside](Request::outside), or this is
     /// one. One that is outside must not move its own endpoint: it would wait for itself.
+    #[track_caller]
     pub fn wait_move_to(
         &self,
         bundle: &Bundle,
         deadline: impl Into<Deadline>,
     ) -> Result<(), MessageError> {
+        let _waits = self.core.waits("messages under way", None);
         let deadline = deadline.into();
         if in_handler() {
             return Err(MessageError::InHandler);
@@ -338,11 +340,13 @@ impl Endpoint {
     /// At the deadline: [`MessageError::NoLink`] with what the fabric
     /// [knows](crate::link::LinkError::Connect) of a host that is not there, else
     /// [`MessageError::NotMappedInTime`].
+    #[track_caller]
     pub fn wait_map(
         &self,
         to: &EndpointName,
         deadline: impl Into<Deadline>,
     ) -> Result<RemoteEndpoint, MessageError> {
+        let _waits = self.core.waits("mapping", None);
         self.wait_map_with(to, &[], deadline)
     }
 
@@ -351,12 +355,14 @@ impl Endpoint {
     /// # Errors
     ///
     /// As `wait_map`, or if one is not there or has other types.
+    #[track_caller]
     pub fn wait_map_with(
         &self,
         to: &EndpointName,
         needs: &[HandlerType],
         deadline: impl Into<Deadline>,
     ) -> Result<RemoteEndpoint, MessageError> {
+        let _waits = self.core.waits("mapping", None);
         self.map(to, needs, deadline).wait()
     }
 

@@ -24,12 +24,14 @@ impl RemoteEndpoint {
     /// # Errors
     ///
     /// If it was not sent, or has no answer within the deadline.
+    #[track_caller]
     pub fn wait_call_with(
         &self,
         message: Message<'_>,
         pieces: &[&[u8]],
         deadline: impl Into<Deadline>,
     ) -> Result<CallReply, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         self.call_with(message, pieces, deadline.into(), |message, clock| {
             self.send_when_room(message, clock, LinkSide::request)
         })

@@ -9,6 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
+use egret_net::rt::waits::{self, WaitAside};
 use egret_net::sync::DutyTask;
 
 use crate::in_handler::HandlerDepth;
@@ -88,6 +89,7 @@ struct OutsideScope<'a> {
     runs_as: DrivingThread,
     begun: Option<DutyTask>,
     _handlers: HandlerDepth,
+    _waits: WaitAside,
 }
 
 impl<'a> OutsideScope<'a> {
@@ -101,7 +103,14 @@ impl<'a> OutsideScope<'a> {
         }
         let is_on_duty = server == (DrivingThread::OnDuty, core.number);
         let begun = is_on_duty.then(|| core.crew.begin());
-        Self { core, server, runs_as, begun, _handlers: HandlerDepth::none() }
+        Self {
+            core,
+            server,
+            runs_as,
+            begun,
+            _handlers: HandlerDepth::none(),
+            _waits: waits::aside(),
+        }
     }
 }
 

@@ -99,11 +99,13 @@ impl RemoteEndpoint {
     /// # Errors
     ///
     /// If the window has no room within the deadline, or the link or the mapping has ended.
+    #[track_caller]
     pub fn wait_request<'a>(
         &self,
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<Call, MessageError> {
+        let _waits = self.core.waits("room", Some(self.link));
         let mut clock = DeadlineClock::of(deadline.into());
         let key = self.send_when_room(&mut message.into(), &mut clock, LinkSide::request)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
@@ -114,7 +116,9 @@ impl RemoteEndpoint {
     /// # Errors
     ///
     /// If the window has no room within the deadline, or the link or the mapping has ended.
+    #[track_caller]
     pub fn wait_room(&self, deadline: impl Into<Deadline>) -> Result<(), MessageError> {
+        let _waits = self.core.waits("room", Some(self.link));
         let mut clock = DeadlineClock::of(deadline.into());
         self.when_room(&mut clock, |state, waker| match self.has_room(state, waker) {
             Poll::Ready(room) => Some(room),
@@ -155,11 +159,13 @@ impl RemoteEndpoint {
     ///
     /// If the window has no room within the deadline, or the link or the mapping has ended.
     #[inline]
+    #[track_caller]
     pub fn wait_send<'a>(
         &self,
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), MessageError> {
+        let _waits = self.core.waits("room", Some(self.link));
         let mut clock = DeadlineClock::of(deadline.into());
         self.send_when_room(&mut message.into(), &mut clock, LinkSide::one_way)
     }
@@ -187,11 +193,13 @@ impl RemoteEndpoint {
     /// a handler, always: nothing is sent then; see [`in_handler`](super::in_handler) for what to
     /// do instead. The memory of data is dropped with the error; who wants it back sends by
     /// [`try_request`](Self::try_request), and [waits](Call::wait_reply) for the call.
+    #[track_caller]
     pub fn wait_call<'a>(
         &self,
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<CallReply, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         if in_handler() {
             return Err(MessageError::InHandler);
         }

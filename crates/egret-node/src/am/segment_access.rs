@@ -48,12 +48,14 @@ impl RemoteEndpoint {
     /// # Errors
     ///
     /// If it was not sent, or not done within the deadline.
+    #[track_caller]
     pub fn wait_get(
         &self,
         offset: u64,
         len: u64,
         deadline: impl Into<Deadline>,
     ) -> Result<CallReply, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         let deadline = deadline.into();
         self.try_get(offset, len)?.wait(deadline)
     }
@@ -63,12 +65,14 @@ impl RemoteEndpoint {
     /// # Errors
     ///
     /// If it was not sent, or not done within the deadline.
+    #[track_caller]
     pub fn wait_put(
         &self,
         offset: u64,
         data: impl Into<Segment>,
         deadline: impl Into<Deadline>,
     ) -> Result<CallReply, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         let deadline = deadline.into();
         self.try_put(offset, data)?.wait(deadline)
     }

@@ -126,12 +126,14 @@ impl RemoteEndpoint {
     /// # Panics
     ///
     /// If the endpoint was mapped without it.
+    #[track_caller]
     pub fn wait_ask<A: Plain, R: Plain>(
         &self,
         signature: &Signature<A, R>,
         argument: A,
         deadline: impl Into<Deadline>,
     ) -> Result<R, MessageError> {
+        let _waits = self.core.waits("answer", Some(self.link));
         let handler = self.handler(signature.name);
         let handler = handler.expect("the endpoint was mapped with this signature");
         let mut words = [0; FrameHead::WORDS_MAX];

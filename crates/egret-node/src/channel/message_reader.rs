@@ -43,10 +43,12 @@ impl<'r> MessageReader<'r> {
     /// # Errors
     ///
     /// If the part did not arrive in time, or never will.
+    #[track_caller]
     pub fn wait_next_part(
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<Option<Part>, ChannelError> {
+        let _waits = self.reader.core.waits("message", Some(self.reader.link));
         self.next_part_by(&mut DeadlineClock::of(deadline.into()))
     }
 
@@ -93,10 +95,12 @@ impl<'r> MessageReader<'r> {
     /// # Errors
     ///
     /// If the next part is no array of such elements, there is none, or it did not arrive in time.
+    #[track_caller]
     pub fn wait_array<T: Plain>(
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<Typed<T>, ChannelError> {
+        let _waits = self.reader.core.waits("message", Some(self.reader.link));
         let part = self.wait_next_part(deadline)?;
         part.ok_or(ChannelError::MessageEnded { missing: size_of::<T>() })?.into_typed()
     }
@@ -116,11 +120,13 @@ impl<'r> MessageReader<'r> {
     /// # Errors
     ///
     /// If the message ends before, or the bytes did not arrive in time.
+    #[track_caller]
     pub fn wait_read_exact<T: Plain>(
         &mut self,
         into: &mut [T],
         deadline: impl Into<Deadline>,
     ) -> Result<(), ChannelError> {
+        let _waits = self.reader.core.waits("message", Some(self.reader.link));
         let (mut into, mut clock) =
             (cast_slice_mut::<T, u8>(into), DeadlineClock::of(deadline.into()));
         while !self.fill(&mut into) {
@@ -149,11 +155,13 @@ impl<'r> MessageReader<'r> {
     /// # Errors
     ///
     /// If the rest did not arrive in time, or never will.
+    #[track_caller]
     pub fn wait_read_to_end(
         &mut self,
         to: &mut Vec<u8>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), ChannelError> {
+        let _waits = self.reader.core.waits("message", Some(self.reader.link));
         let mut clock = DeadlineClock::of(deadline.into());
         while let Some(part) = self.next_part_by(&mut clock)? {
             to.extend_from_slice(part.bytes());

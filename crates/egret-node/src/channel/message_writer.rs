@@ -101,11 +101,13 @@ impl<'w> MessageWriter<'w> {
     ///
     /// If the elements cannot be written in time. The message is lost then, unless the elements were to
     /// be copied and the error is [`WriteTimedOut`](ChannelError::WriteTimedOut).
+    #[track_caller]
     pub fn wait_write<T: Plain>(
         &mut self,
         data: &[T],
         deadline: impl Into<Deadline>,
     ) -> Result<(), ChannelError> {
+        let _waits = self.writer.core.waits("room", Some(self.writer.link));
         self.write_by(cast_slice(data), &mut DeadlineClock::of(deadline.into()))
     }
 
@@ -147,11 +149,13 @@ impl<'w> MessageWriter<'w> {
     /// # Errors
     ///
     /// With the array, if it was not written.
+    #[track_caller]
     pub fn wait_write_owned(
         &mut self,
         memory: impl Into<Segment>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), GivenBack<Option<Segment>, ChannelError>> {
+        let _waits = self.writer.core.waits("room", Some(self.writer.link));
         let ready = self.wait_on(WriteGoal::Pushed, &mut DeadlineClock::of(deadline.into()));
         self.hold(memory.into(), ready)
     }
@@ -188,7 +192,9 @@ impl<'w> MessageWriter<'w> {
     /// # Errors
     ///
     /// If not all of it was sent in time, or the message is lost.
+    #[track_caller]
     pub fn wait_flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), ChannelError> {
+        let _waits = self.writer.core.waits("room", Some(self.writer.link));
         self.wait_on(WriteGoal::Gone, &mut DeadlineClock::of(deadline.into()))
     }
 
@@ -206,7 +212,9 @@ impl<'w> MessageWriter<'w> {
     /// # Errors
     ///
     /// If not all of it was sent in time, or the message is lost. The message is aborted then.
+    #[track_caller]
     pub fn wait_finish(mut self, deadline: impl Into<Deadline>) -> Result<(), ChannelError> {
+        let _waits = self.writer.core.waits("room", Some(self.writer.link));
         self.wait_on(WriteGoal::Finished, &mut DeadlineClock::of(deadline.into()))
     }
 

@@ -1,5 +1,7 @@
 //! The reading end of a channel, and the listener that accepts channels.
 
+use crate::slots::SlotKey;
+use egret_net::rt::waits;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
@@ -68,6 +70,7 @@ pub struct ChannelReader {
     pub(super) depot: Arc<SizedPools>,
     host: String,
     node: OnceLock<NodeId>,
+    pub(super) link: SlotKey,
 }
 
 impl Links {
@@ -98,10 +101,12 @@ impl ChannelListener {
     /// # Errors
     ///
     /// If no channel was opened in time.
+    #[track_caller]
     pub fn wait_accept(
         &self,
         deadline: impl Into<Deadline>,
     ) -> Result<ChannelReader, ChannelError> {
+        let _waits = waits::named(self.core.wait_hint("channel", None), &self.name);
         let accepted = self.core.wait(deadline.into(), |state, waker| self.poll(state, waker));
         accepted.map_err(stopped)
     }
@@ -120,9 +125,12 @@ impl ChannelListener {
     fn poll(&self, state: &mut LinksState, waker: Option<&Waker>) -> Option<ChannelReader> {
         let slot = state.channels.poll_accept(&self.name, waker)?;
         let depot = Arc::clone(&state.fixed.depot);
-        let host = state.channels.reader(slot).host.clone();
+        let (host, link) = {
+            let reader = state.channels.reader(slot);
+            (reader.host.clone(), reader.link)
+        };
         let node = OnceLock::new();
-        Some(ChannelReader { core: Arc::clone(&self.core), slot, depot, host, node })
+        Some(ChannelReader { core: Arc::clone(&self.core), slot, depot, host, node, link })
     }
 
     /// Accepts all channels that were opened, and returns all that were accepted by this method, in the
@@ -199,10 +207,12 @@ impl ChannelReader {
     /// # Errors
     ///
     /// If no message has begun in time, or the link has ended and what had arrived was read.
+    #[track_caller]
     pub fn wait_next(
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<Option<MessageReader<'_>>, ChannelError> {
+        let _waits = self.core.waits("message", Some(self.link));
         let slot = self.slot;
         let begun = self.core.wait(deadline.into(), |state, waker| poll_begin(state, slot, waker));
         let begun = begun.map_err(stopped)??;

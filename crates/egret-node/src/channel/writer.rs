@@ -1,5 +1,6 @@
 //! The writing end of a channel.
 
+use egret_net::rt::waits;
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -50,6 +51,7 @@ pub struct ChannelWriter {
     pub(super) number: u64,
     pub(super) depot: Arc<SizedPools>,
     host: String,
+    pub(super) link: SlotKey,
 }
 
 impl Links {
@@ -60,12 +62,14 @@ impl Links {
     ///
     /// If there is no link to the host, the host accepts no channels by this name, or the deadline
     /// passes.
+    #[track_caller]
     pub fn wait_channel(
         &self,
         host: &str,
         name: &str,
         deadline: impl Into<Deadline>,
     ) -> Result<ChannelWriter, ChannelError> {
+        let _waits = waits::named(self.core.wait_hint("channel", None), name);
         let (core, deadline) = (&self.core, deadline.into());
         check(name)?;
         let mut clock = DeadlineClock::of(deadline);
@@ -111,7 +115,7 @@ impl ChannelWriter {
             state.drain_channels();
             (number, Arc::clone(&state.fixed.depot))
         });
-        Self { core: Arc::clone(core), number, depot, host: host.to_owned() }
+        Self { core: Arc::clone(core), number, depot, host: host.to_owned(), link }
     }
 
     fn poll_opened(&self, state: &mut LinksState, waker: Option<&Waker>) -> Option<ChannelOpening> {
@@ -152,11 +156,13 @@ impl ChannelWriter {
     ///
     /// If the message was not written. The array is given back if the channel had ended before. It is
     /// dropped, which returns a buffer to its pool, if the message was begun and aborted.
+    #[track_caller]
     pub fn wait_send(
         &mut self,
         memory: impl Into<Segment>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), GivenBack<Option<Segment>, ChannelError>> {
+        let _waits = self.core.waits("room", Some(self.link));
         let deadline = deadline.into();
         let mut message = self.message();
         // The first of a message is only held.
@@ -184,11 +190,13 @@ impl ChannelWriter {
     /// # Errors
     ///
     /// As [`MessageWriter::wait_write`].
+    #[track_caller]
     pub fn wait_send_slice<T: Plain>(
         &mut self,
         data: &[T],
         deadline: impl Into<Deadline>,
     ) -> Result<(), ChannelError> {
+        let _waits = self.core.waits("room", Some(self.link));
         let deadline = deadline.into();
         self.message().wait_last(data, deadline)
     }
@@ -198,7 +206,9 @@ impl ChannelWriter {
     /// # Errors
     ///
     /// If the link ended, with what is known of the last message, or the deadline passed.
+    #[track_caller]
     pub fn wait_arrived(&mut self, deadline: impl Into<Deadline>) -> Result<(), ChannelError> {
+        let _waits = self.core.waits("room", Some(self.link));
         let core = Arc::clone(&self.core);
         let number = self.number;
         core.wait(deadline.into(), |state, waker| poll_arrived(state, number, waker))

@@ -12,7 +12,7 @@ use crate::wakers::WakerList;
 /// A channel that is read here.
 #[derive(Debug)]
 pub(crate) struct ReaderState {
-    pub(super) link: SlotKey,
+    pub(crate) link: SlotKey,
     pub(crate) number: u64,
     /// The host that writes it.
     pub(crate) host: String,

@@ -37,18 +37,22 @@ impl Links {
     /// # Panics
     ///
     /// In a handler, which must not wait; and if the future does.
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let _waits = self.core.waits("future", None);
         let output = self.wait_on(future, Deadline::UntilDead);
         output.expect("`block_on` in a handler, which must not wait")
     }
 
     /// The same, for no longer than the deadline. `None`: the future is not ready in time, or the
     /// thread runs a handler, which must not wait; it is polled once then.
+    #[track_caller]
     pub fn wait_on<F: Future>(
         &self,
         future: F,
         deadline: impl Into<Deadline>,
     ) -> Option<F::Output> {
+        let _waits = self.core.waits("future", None);
         let woken = Arc::new(FutureWaker {
             is_set: AtomicBool::new(false),
             seat: Mutex::default(),

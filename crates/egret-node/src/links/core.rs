@@ -1,5 +1,7 @@
 //! What all handles to the links of a nic share.
 
+use crate::slots::SlotKey;
+use egret_net::rt::waits::{self, WaitHint, WaitPeer, WaitScope};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -113,6 +115,23 @@ impl LinksCore {
             feeds,
             number,
         }))
+    }
+
+    /// The calling thread may wait for something of a peer, or of any, until the returned value is dropped.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn waits(&self, kind: &'static str, link: Option<SlotKey>) -> WaitScope {
+        waits::scope(self.wait_hint(kind, link))
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(crate) const fn wait_hint(&self, kind: &'static str, link: Option<SlotKey>) -> WaitHint {
+        let hint = WaitHint::of(kind, self.number);
+        match link {
+            Some(link) => hint.by(WaitPeer::Link(link.to_bits())),
+            None => hint,
+        }
     }
 
     /// A handle goes: the threads in the background are to look whether they are the last.

@@ -4,6 +4,7 @@
 //! they wait for has come or the role is theirs. A handler runs on the thread that received
 //! its message, after it has given up the role.
 
+use egret_net::rt::waits;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -290,6 +291,7 @@ impl LinksCore {
                 if wake {
                     self.nic.wake();
                 }
+                waits::show();
                 match waiter.wait(until) {
                     RoleWait::Given(turn) => RoleWaitResult::Role(Some(turn)),
                     RoleWait::Woken | RoleWait::TimedOut => RoleWaitResult::Role(None),

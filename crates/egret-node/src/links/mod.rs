@@ -30,7 +30,9 @@ mod table;
 mod task;
 #[cfg(test)]
 pub(crate) mod tests;
+mod traffic;
 
+use egret_net::rt::waits;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,7 +121,9 @@ impl Links {
     /// may still appear are waited for. Whether an endpoint is there, and has the tag, only
     /// [mapping](crate::am::Endpoint::wait_map) it tells. [`LinkError::Oneself`] for the host
     /// of these links, at once.
+    #[track_caller]
     pub fn wait_connect(&self, host: &str, deadline: impl Into<Deadline>) -> Result<(), LinkError> {
+        let _waits = waits::named(self.core.wait_hint("link", None), host);
         self.core.link(host, deadline.into()).map(drop)
     }
 
@@ -242,7 +246,9 @@ impl Links {
     /// `done` is called at the beginning, and whenever a handler has run or a request that a handler
     /// left for [later](crate::am::Request::later) was answered. One handler runs if one is due,
     /// whatever the deadline; no other begins after the deadline.
+    #[track_caller]
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
+        let _waits = self.core.waits("handlers", None);
         let core = &self.core;
         let (mut clock, mut left) = (DeadlineClock::of(deadline.into()), HandlersDue::Nothing);
         clock.start(&core.nic);

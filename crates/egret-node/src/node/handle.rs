@@ -1,5 +1,6 @@
 //! Handles of nodes.
 
+use egret_net::rt::waits::{self, WaitHint, WaitPeer, WaitScope};
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -192,7 +193,9 @@ impl NodeHandle {
     ///
     /// [`NodeError::Gone`] if a node has died, [`NodeError::RegistryLost`], or
     /// [`NodeError::NotAllJoined`] at the deadline.
+    #[track_caller]
     pub fn wait_all(&self, deadline: impl Into<Deadline>) -> Result<(), NodeError> {
+        let _waits = self.waits("all members", None);
         let started = rt::now();
         let mut outcome = None;
         drive(&*self.inner.watch, deadline.into(), &mut || {
@@ -246,7 +249,9 @@ impl NodeHandle {
     /// Waits until a node is no member any more: when its link has ended, what the registry
     /// knows of it is on its way.
     #[must_use]
+    #[track_caller]
     pub fn wait_fate(&self, node: NodeId, deadline: impl Into<Deadline>) -> Option<Departure> {
+        let _waits = self.waits("end of a node", Some(node));
         let mut fate = None;
         drive(&*self.inner.watch, deadline.into(), &mut || {
             fate = self.fate(node);
@@ -385,16 +390,20 @@ impl NodeHandle {
     /// # Panics
     ///
     /// In a handler, which must not wait; and if the future does.
+    #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let _waits = self.waits("future", None);
         self.best_links().block_on(future)
     }
 
     /// The same, for no longer than the deadline; see [`Links::wait_on`].
+    #[track_caller]
     pub fn wait_on<F: Future>(
         &self,
         future: F,
         deadline: impl Into<Deadline>,
     ) -> Option<F::Output> {
+        let _waits = self.waits("future", None);
         self.best_links().wait_on(future, deadline)
     }
 
@@ -447,6 +456,25 @@ impl NodeHandle {
     #[must_use]
     pub fn has_lost_registry(&self) -> bool {
         self.inner.watch.view.lock().lost.is_some()
+    }
+
+    /// The calling thread may wait for something of a node, or of any, until the returned value is dropped.
+    #[track_caller]
+    pub(super) fn waits(&self, kind: &'static str, node: Option<NodeId>) -> WaitScope {
+        waits::scope(self.wait_hint(kind, node))
+    }
+
+    /// What a wait of this node is for, to be shown.
+    #[doc(hidden)]
+    #[inline]
+    #[track_caller]
+    #[must_use]
+    pub fn wait_hint(&self, kind: &'static str, node: Option<NodeId>) -> WaitHint {
+        let hint = WaitHint::of(kind, self.best_links().core.number);
+        match node {
+            Some(node) => hint.by(WaitPeer::Node(node.rank, node.incarnation)),
+            None => hint,
+        }
     }
 
     pub(super) fn watch(&self) -> &PoolWatch {

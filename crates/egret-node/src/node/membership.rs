@@ -22,6 +22,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry refuses or does not answer within the [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn enter(&self, view: &str) -> Result<View, NodeError> {
         self.change(&RegistryQuestion::Enter { view: view.to_owned() }, self.deadline())?;
         Ok(self.view(view))
@@ -32,6 +33,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// As [`enter`](Self::enter).
+    #[track_caller]
     pub fn exit(&self, view: &str) -> Result<View, NodeError> {
         self.change(&RegistryQuestion::Exit { view: view.to_owned() }, self.deadline())?;
         Ok(self.view(view))
@@ -59,6 +61,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry refuses or does not answer within the deadline.
+    #[track_caller]
     pub fn elect(&self, name: &str, deadline: impl Into<Deadline>) -> Result<NodeId, NodeError> {
         self.change(&RegistryQuestion::Enter { view: name.to_owned() }, deadline.into())?;
         Ok(self.view(name).first().unwrap_or_else(|| self.id()))
@@ -73,7 +76,9 @@ impl NodeHandle {
     }
 
     /// Changes something in the pool, and waits until this node has received the event of that.
+    #[track_caller]
     fn change(&self, ask: &RegistryQuestion, deadline: Deadline) -> Result<(), NodeError> {
+        let _waits = self.waits("registry", None);
         let until = deadline.until();
         let answer = self.ask(ask, deadline)?;
         let RegistryAnswer::Reached { next } = answer else { return Err(NodeError::OtherAnswer) };
@@ -125,6 +130,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If it is too large, or the registry does not answer within the [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn signal(&self, to: &[NodeId], bytes: &[u8]) -> Result<(), NodeError> {
         let (to, bytes) = (to.to_vec(), bytes.to_vec());
         self.change(&RegistryQuestion::Signal { to, bytes }, self.deadline())
@@ -135,6 +141,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn close_pool(&self) -> Result<(), NodeError> {
         self.change(&RegistryQuestion::Close, self.deadline())
     }
@@ -153,6 +160,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn terminate(&self) -> Result<(), NodeError> {
         self.change(&RegistryQuestion::Terminate, self.deadline())
     }
@@ -168,7 +176,9 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If none has within the deadline, the registry was lost, or this node is no member any more.
+    #[track_caller]
     pub fn wait_terminated(&self, deadline: impl Into<Deadline>) -> Result<NodeId, NodeError> {
+        let _waits = self.waits("end of the work", None);
         self.wait_until(deadline.into(), PoolState::terminated_by)
     }
 
@@ -178,6 +188,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn suspect(&self, node: NodeId) -> Result<(), NodeError> {
         self.ask(&RegistryQuestion::Suspect { node }, self.deadline())
             .and_then(RegistryAnswer::done)
@@ -188,6 +199,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn names(&self, prefix: &str) -> Result<Vec<(String, NodeId)>, NodeError> {
         let (mut all, mut after): (Vec<(String, NodeId)>, Option<String>) = (Vec::new(), None);
         loop {
@@ -216,6 +228,7 @@ impl NodeHandle {
     ///
     /// [`NodeError::NameTaken`] if the name is another node's, or if the registry does not answer within the
     /// [deadline](Self::deadline) of the node.
+    #[track_caller]
     pub fn unbind_name(&self, name: &str) -> Result<bool, NodeError> {
         let ask = RegistryQuestion::Free { name: name.to_owned() };
         let unbound = self.ask(&ask, self.deadline()).and_then(RegistryAnswer::unbound);

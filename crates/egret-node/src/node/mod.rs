@@ -42,6 +42,7 @@ mod names;
 mod open;
 mod panic;
 mod place;
+mod report;
 mod route;
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -56,6 +57,7 @@ pub use join::Joining;
 pub use names::{Binding, RegistryReply, RegistryRequests};
 #[doc(hidden)]
 pub use panic::describe_panics;
+pub use report::{NodeReport, PeerReport, WaitReport, wait_circle};
 pub use route::{Explanation, Route};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use view::FuzzedView;

@@ -1,5 +1,6 @@
 //! Requests to the registry: names, and leaving.
 
+use egret_net::rt::waits;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -118,6 +119,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the name is bound already.
+    #[track_caller]
     pub fn bind(&self, name: &str, bytes: &[u8]) -> Result<(), NodeError> {
         let ask =
             RegistryQuestion::Bind { name: name.to_owned(), bytes: bytes.to_vec(), replace: false };
@@ -130,6 +132,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry does not do so.
+    #[track_caller]
     pub fn rebind(&self, name: &str, bytes: &[u8]) -> Result<(), NodeError> {
         let (name, bytes) = (name.to_owned(), bytes.to_vec());
         self.ask(&RegistryQuestion::Bind { name, bytes, replace: true }, self.deadline())
@@ -141,6 +144,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If it is another's.
+    #[track_caller]
     pub fn unbind(&self, name: &str, bytes: &[u8]) -> Result<bool, NodeError> {
         let unbound =
             self.ask(&unbind(name, bytes), self.deadline()).and_then(RegistryAnswer::unbound);
@@ -158,6 +162,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// If the registry does not answer.
+    #[track_caller]
     pub fn bound(&self, name: &str) -> Result<Option<Binding>, NodeError> {
         let ask = RegistryQuestion::Lookup { name: name.to_owned(), wait_ms: 0 };
         self.ask(&ask, self.deadline()).and_then(RegistryAnswer::bound_now)
@@ -168,6 +173,7 @@ impl NodeHandle {
     /// # Errors
     ///
     /// As [`wait_bound`](Self::wait_bound), at once: [`NotBound`](NodeError::NotBound) too.
+    #[track_caller]
     pub fn try_bound(&self, name: &str) -> Result<Binding, NodeError> {
         self.find_bound(name, Deadline::NOW, self.deadline())
     }
@@ -182,11 +188,13 @@ impl NodeHandle {
     /// ([`OwnerGone`](NodeError::OwnerGone)), until it is bound again or that rank is joined again;
     /// and if it was never bound and all other nodes of the pool are gone
     /// ([`NobodyLeft`](NodeError::NobodyLeft)): what this node binds by itself it need not wait for.
+    #[track_caller]
     pub fn wait_bound(
         &self,
         name: &str,
         deadline: impl Into<Deadline>,
     ) -> Result<Binding, NodeError> {
+        let _waits = waits::named(self.wait_hint("name", None), name);
         let wait = deadline.into();
         // At the end of that the registry says why, which takes its way.
         let answered = match wait {
@@ -224,11 +232,13 @@ impl NodeHandle {
         Err(NodeError::NotBound { name: name.to_owned(), waited, withdrawn_by })
     }
 
+    #[track_caller]
     pub(super) fn ask(
         &self,
         ask: &RegistryQuestion,
         deadline: Deadline,
     ) -> Result<RegistryAnswer, NodeError> {
+        let _waits = self.waits("registry", None);
         let answer = answer(self.wait_reply(&ask.to_bytes(), deadline));
         if !matches!(answer, Err(NodeError::NoAnswer(_))) {
             return answer;

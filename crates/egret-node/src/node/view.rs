@@ -204,7 +204,7 @@ impl PoolWatch {
         }
     }
 
-    fn fabrics(&self) -> impl Iterator<Item = &(String, Links)> {
+    pub(super) fn fabrics(&self) -> impl Iterator<Item = &(String, Links)> {
         self.following.get().into_iter().flat_map(|following| &following.fabrics)
     }
 
@@ -267,6 +267,11 @@ impl PoolWatch {
 }
 
 impl PoolView {
+    /// This node, once it has joined.
+    pub(super) const fn own(&self) -> Option<NodeId> {
+        self.own
+    }
+
     /// Applies entries of the registry's log, if they follow those that are known.
     fn learn(&mut self, first: u64, entries: &[LogEntry]) -> Result<(), &'static str> {
         self.quiet = Duration::ZERO;
@@ -394,6 +399,10 @@ impl PoolView {
 impl EventSource for PoolWatch {
     fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
         self.view.lock().log.event(at)
+    }
+
+    fn links(&self) -> u32 {
+        self.links.core.number
     }
 
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use egret_net::rt::waits::{self, WaitHint};
 use egret_net::rt::{self, Deadline};
 use egret_stream::Wire;
 
@@ -179,6 +180,8 @@ pub(crate) trait EventSource: Send + Sync {
     /// The event at this place, if there is one yet, and the place behind it: [`Event::Resync`] if it is
     /// not kept any more.
     fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)>;
+    /// The number of the links.
+    fn links(&self) -> u32;
     /// Drives the links until `done` or the deadline; returns whether it is done.
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool;
 }
@@ -234,7 +237,9 @@ impl Events {
     /// # Errors
     ///
     /// [`NodeError::NoEvent`] if nothing happens within the deadline; at once in a handler, which may not wait.
+    #[track_caller]
     pub fn wait_next(&mut self, deadline: impl Into<Deadline>) -> Result<Event, NodeError> {
+        let _waits = waits::scope(WaitHint::of("event", self.source.links()));
         let started = rt::now();
         let (source, at) = (Arc::clone(&self.source), self.next);
         drive(&*source, deadline.into(), &mut || source.event(at).is_some());

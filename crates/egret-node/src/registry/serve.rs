@@ -203,6 +203,10 @@ impl EventSource for RegistryServer {
         self.inner.lock().state.events.event(at)
     }
 
+    fn links(&self) -> u32 {
+        self.links.core.number
+    }
+
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {
         self.links.drive(deadline, done)
     }

@@ -1,5 +1,6 @@
 //! Sender of graphs to a rank: a channel, and what waits until the channel is open.
 
+use egret_net::rt::waits;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -126,6 +127,7 @@ impl RankSender {
     ) -> Result<(), RankGraphError> {
         let (started, bytes) = (rt::now(), memory.len());
         let mut posted = self.send(&Arc::new(memory));
+        let _waits = waits::scope(self.address.handle.wait_hint("room", None));
         let sent = self.address.handle.wait_on(&mut posted, deadline);
         // What has gone of a message that was refused is said to be there soon.
         let until = rt::now() + BACK_MAX;

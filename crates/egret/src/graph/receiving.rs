@@ -1,5 +1,6 @@
 //! A graph that is to be received.
 
+use egret_net::rt::waits;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -55,6 +56,7 @@ impl<Root: Object> Receiving<Root> {
     /// # Errors
     ///
     /// If none came in time or never will, or it is refused.
+    #[track_caller]
     pub fn wait(
         &mut self,
         deadline: impl Into<Deadline>,
@@ -64,6 +66,7 @@ impl<Root: Object> Receiving<Root> {
             return self.try_received().unwrap_or(Err(RankGraphError::InHandler));
         }
         let from = self.from;
+        let _waits = waits::scope(self.mail.handle.wait_hint("graph", None));
         let came = self.mail.handle.wait_on(poll_fn(|it| self.poll_received(it)), deadline);
         came.unwrap_or_else(|| {
             Err(RankGraphError::RecvTimedOut { from, waited: rt::now() - started })

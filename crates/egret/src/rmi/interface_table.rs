@@ -1,5 +1,6 @@
 //! What is compared of an interface before an object is called through it.
 
+use egret_net::rt::waits::WaitObject;
 use std::any::TypeId;
 use std::fmt;
 
@@ -30,6 +31,12 @@ pub(crate) struct StubInterface {
     pub(crate) interface: &'static str,
     /// The name of a method, by its number at the stub.
     pub(crate) method: fn(usize) -> &'static str,
+}
+
+impl WaitObject for StubInterface {
+    fn name(&self, method: usize) -> String {
+        format!("{}::{}", self.interface, (self.method)(method))
+    }
 }
 
 impl StubInterface {

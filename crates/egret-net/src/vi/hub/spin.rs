@@ -116,13 +116,17 @@ impl<'a> Spin<'a> {
     /// Whether it has slept.
     fn go_on(&mut self, until: Option<Instant>) -> bool {
         let hub = self.hub;
+        if hub.world.is_none() && hub.wait == Wait::Balanced && self.has_rounds() {
+            self.looks = 0;
+            return false;
+        }
+        rt::waits::show();
         if let Some(world) = &hub.world {
             self.seen = hub.wait_in(&**world, self.seen, until);
             return true;
         }
         match hub.wait {
             Wait::Spin => self.looks = 0,
-            Wait::Balanced if self.has_rounds() => self.looks = 0,
             Wait::Balanced if self.gives_way() => {}
             Wait::Balanced => {
                 self.sleep(until);

@@ -1,5 +1,6 @@
 //! Handles of programs to paths.
 
+use egret_net::rt::waits;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -165,7 +166,9 @@ impl Links {
     ///
     /// As of [`wait_connect`](Self::wait_connect). [`LinkError::Connect`] also says that the nic
     /// does not offer the unreliable level, or that the peer's does not.
+    #[track_caller]
     pub fn wait_path(&self, host: &str, deadline: impl Into<Deadline>) -> Result<Path, LinkError> {
+        let _waits = waits::named(self.core.wait_hint("path", None), host);
         let (core, deadline) = (&self.core, deadline.into());
         let made = core.wait(deadline, |state, waker| state.path_to(host, deadline, waker));
         let (key, shared) = made.unwrap_or_else(|stopped| match stopped {

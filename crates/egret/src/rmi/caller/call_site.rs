@@ -1,5 +1,6 @@
 //! A call as its caller knows it: its answer is read here, and its errors get the name of the method here.
 
+use egret_net::rt::waits::{self, WaitHint, WaitScope};
 use std::fmt;
 use std::time::Duration;
 
@@ -81,6 +82,15 @@ pub(crate) struct CallSite<'a> {
 }
 
 impl CallSite<'_> {
+    /// The wait for the answer, to be shown.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn waits(self) -> WaitScope {
+        let Self { pair, face, method } = self;
+        let hint = pair.handle.wait_hint("answer", Some(pair.node));
+        waits::scope(WaitHint { object: Some((face, method)), ..hint })
+    }
+
     /// Completes the error of the call with the name of the method. An object of this node that is unknown
     /// because the node has left is the error `NotMember`.
     #[cold]

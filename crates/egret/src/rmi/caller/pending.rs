@@ -144,7 +144,9 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
     /// # Errors
     ///
     /// If there is none.
+    #[track_caller]
     pub fn wait(mut self) -> Result<T, CallError<E>> {
+        let _waits = self.begun.asked().waits();
         self.begun.send_others();
         if let Some((words, count)) = self.begun.take_words() {
             return self.begun.asked().read(&words[..count], &[], || self.begun.whole());

@@ -62,6 +62,7 @@ impl<I: ?Sized> Stub<I> {
     ///
     /// If the call has no answer.
     #[inline]
+    #[track_caller]
     pub fn call<A, T, E>(&self, method: usize, args: &A) -> Result<T, CallError<E>>
     where
         A: Wire,
@@ -70,6 +71,7 @@ impl<I: ?Sized> Stub<I> {
     {
         let call = OutgoingCall::new(&self.callee, self.deadline);
         let asked = self.callee.asked(method);
+        let _waits = asked.waits();
         let failed = |why: CallError| asked.failed(why.within(call.whole()));
         let end = call.end(call.inherited.is_nested).map_err(failed)?;
         // Set if the call has waited, and time is gone.
