@@ -42,6 +42,8 @@ mod names;
 mod open;
 mod panic;
 mod place;
+mod questions;
+mod resume;
 mod route;
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -13,6 +13,7 @@ pub(crate) enum SettingKey {
     Rank,
     LocalRank,
     Registry,
+    RegistryGrace,
     Secret,
     SecretFd,
     SecretFile,
@@ -27,12 +28,13 @@ pub(crate) enum SettingKey {
 }
 
 impl SettingKey {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Pool,
         Self::Size,
         Self::Rank,
         Self::LocalRank,
         Self::Registry,
+        Self::RegistryGrace,
         Self::Secret,
         Self::SecretFd,
         Self::SecretFile,
@@ -56,6 +58,12 @@ impl SettingKey {
                 ("local_rank", "EGRET_LOCAL_RANK", None, "which of the nodes on this machine it is")
             }
             Self::Registry => ("registry", "EGRET_REGISTRY", None, "where the registry is"),
+            Self::RegistryGrace => (
+                "registry_grace",
+                "EGRET_REGISTRY_GRACE",
+                Some("30s"),
+                "how long a registry that keeps its state may be out of reach",
+            ),
             Self::Secret => (
                 "secret",
                 "EGRET_SECRET",
@@ -140,7 +148,7 @@ impl SettingKey {
             Self::Trust => Trust::read(value).map(drop),
             Self::Encrypt => Encrypt::read(value).map(drop),
             Self::Wait => Wait::read(value).map(drop),
-            Self::Deadline => Deadline::read(value).map(drop),
+            Self::Deadline | Self::RegistryGrace => Deadline::read(value).map(drop),
             _ => Ok(()),
         }
     }
