@@ -216,6 +216,7 @@ impl Call {
     }
 
     /// Waits for the answer for a while; it may be waited for again.
+    #[cfg(test)]
     pub(crate) fn wait_some(
         &mut self,
         deadline: Deadline,
@@ -298,6 +299,11 @@ impl Call {
         });
         self.taken |= count.is_some();
         count
+    }
+
+    /// The answer, if it has come, without making progress.
+    pub(crate) fn take_reply(&mut self) -> Option<Result<CallReply, MessageError>> {
+        self.take(None)
     }
 
     fn take(&mut self, waker: Option<&Waker>) -> Option<Result<CallReply, MessageError>> {

@@ -15,7 +15,7 @@ use super::open::OpenedFabrics;
 use super::route::{candidates, explain};
 use super::view::PoolWatch;
 use super::{Explanation, RegistryRequests, Route};
-use crate::am::{Endpoint, RemoteEndpoint};
+use crate::am::Endpoint;
 use crate::pool::{Departure, Distance, Events, Member, NodeError, NodeId, Properties, drive};
 use crate::{Alarm, Links};
 
@@ -34,9 +34,8 @@ struct NodeState {
     deadline: Deadline,
     opened: OpenedFabrics,
     watch: Arc<PoolWatch>,
-    asks: Arc<RemoteEndpoint>,
     /// The endpoint that receives the registry's messages.
-    endpoint: Mutex<Option<Endpoint>>,
+    endpoint: Mutex<Option<Arc<Endpoint>>>,
     routes: Mutex<BTreeMap<NodeId, Route>>,
     parts: Mutex<NodeParts>,
     /// How the node came to be closed.
@@ -85,8 +84,7 @@ impl NodeHandle {
     pub(super) fn new(
         opened: OpenedFabrics,
         watch: Arc<PoolWatch>,
-        endpoint: Endpoint,
-        asks: Arc<RemoteEndpoint>,
+        endpoint: Arc<Endpoint>,
         (id, size, pool, deadline): (NodeId, Option<u32>, String, Deadline),
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
@@ -99,7 +97,6 @@ impl NodeHandle {
                 deadline,
                 opened,
                 watch,
-                asks,
                 endpoint,
                 routes,
                 parts,
@@ -198,7 +195,7 @@ impl NodeHandle {
         let _waits = self.waits("all members", None);
         let started = rt::now();
         let mut outcome = None;
-        drive(&*self.inner.watch, deadline.into(), &mut || {
+        drive(&self.inner.watch, deadline.into(), &mut || {
             outcome = self.all_here();
             outcome.is_some()
         });
@@ -229,7 +226,7 @@ impl NodeHandle {
     /// The events of the pool, from the beginning.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events::new(Arc::clone(&self.inner.watch) as _)
+        Events::new(Arc::new(Arc::clone(&self.inner.watch)))
     }
 
     /// How a node came to be no member any more.
@@ -253,7 +250,7 @@ impl NodeHandle {
     pub fn wait_fate(&self, node: NodeId, deadline: impl Into<Deadline>) -> Option<Departure> {
         let _waits = self.waits("end of a node", Some(node));
         let mut fate = None;
-        drive(&*self.inner.watch, deadline.into(), &mut || {
+        drive(&self.inner.watch, deadline.into(), &mut || {
             fate = self.fate(node);
             fate.is_some()
         });
@@ -477,12 +474,8 @@ impl NodeHandle {
         }
     }
 
-    pub(super) fn watch(&self) -> &PoolWatch {
+    pub(super) fn watch(&self) -> &Arc<PoolWatch> {
         &self.inner.watch
-    }
-
-    pub(super) fn asks(&self) -> &RemoteEndpoint {
-        &self.inner.asks
     }
 
     /// Closes the node's links and parts, which may take until `until`.
@@ -494,6 +487,7 @@ impl NodeHandle {
             parts.is_closed = true;
             std::mem::take(&mut parts.all)
         };
+        self.inner.watch.close();
         let links = self.links().iter().map(|(_, links)| links);
         for links in links.chain([&self.inner.opened.control]) {
             end(links, why, Deadline::In(until.since(rt::now())));

@@ -13,9 +13,11 @@ use egret_net::vi::{PublicKey, Secret};
 use super::handle::NodeHandle;
 use super::names::answer;
 use super::open::OpenedFabrics;
+use super::questions::{RegistryDesk, is_of_lost_link};
+use super::resume::sleep;
 use super::view::{PoolWatch, RegistryFollow};
 use super::{Node, panic, place};
-use crate::am::{Endpoint, EndpointName, Message, RemoteEndpoint};
+use crate::am::{Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
 use crate::in_handler::in_handler;
 use crate::pool::wire::{ASK, ENDPOINT, JoinRequest, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::pool::{FabricOffer, JoinError, NodeError, NodeId, RegistryRefusal};
@@ -85,6 +87,8 @@ struct JoinParameters {
     until: Option<Instant>,
     join: JoinRequest,
     job: bool,
+    /// How long the registry may be out of reach.
+    grace: Deadline,
 }
 
 impl JoinParameters {
@@ -107,7 +111,8 @@ impl JoinParameters {
         if config.over.is_none() && key.is_none() && secret.is_some_and(|it| !it.is_random()) {
             return Err(JoinError::KeyUnknown { address });
         }
-        Ok(Self { address, key, deadline, until: deadline.until(), join, job })
+        let grace = settings.needed(SettingKey::RegistryGrace)?;
+        Ok(Self { address, key, deadline, until: deadline.until(), join, job, grace })
     }
 
     fn lost(&self, why: impl fmt::Display) -> JoinError {
@@ -122,27 +127,83 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     terms.join.fabrics = offers.collect();
     terms.join.location = place::location(terms.join.location, opened.control.host());
     opened.control.allow_calling(&terms.address, terms.key);
-    let endpoint = opened.control.bundle().endpoint(0);
+    let endpoint = Arc::new(opened.control.bundle().endpoint(0));
     let watch = PoolWatch::new(&opened.control, &endpoint);
-    let asks = Arc::new(map(&endpoint, &terms).await?);
-    let follows = map(&endpoint, &terms).await?;
-    let (id, (most, size), heard) = welcome(&asks, &opened.control, &terms, started).await?;
-    opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(most));
-    opened.control.set_pool_size(most);
-    let (fabrics, also_asks) = (opened.fabrics.clone(), Arc::clone(&asks));
-    watch.follow((id, size), RegistryFollow { follows, asks: also_asks, heard, fabrics });
+    let (desk, welcome) = loop {
+        match ask_to_join(&endpoint, &opened.control, &terms, started).await {
+            // The registry may be started again.
+            Err(JoinAttempt::LinkLost(_)) if !terms.is_late() => {
+                sleep(&opened.control, LATER).await;
+            }
+            Err(JoinAttempt::LinkLost(why)) => return Err(terms.lost(why)),
+            Err(JoinAttempt::Failed(why)) => return Err(why),
+            Ok(joined) => break joined,
+        }
+    };
+    let JoinWelcome { id, size, is_open, heard, is_kept } = welcome;
+    opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
+    opened.control.set_pool_size(size);
+    let closed_size = (!is_open).then_some(size);
+    let following = RegistryFollow {
+        own: id,
+        address: terms.address.clone(),
+        endpoint: Arc::downgrade(&endpoint),
+        is_kept,
+        grace: terms.grace,
+        heard,
+        fabrics: opened.fabrics.clone(),
+    };
+    watch.follow(closed_size, following, desk);
     seen(&watch, &opened.control, id, &terms, started).await?;
     panic::install(terms.job);
     let JoinParameters { join, deadline, .. } = terms;
-    let handle = NodeHandle::new(opened, watch, endpoint, asks, (id, size, join.pool, deadline));
+    let handle = NodeHandle::new(opened, watch, endpoint, (id, closed_size, join.pool, deadline));
     Ok(Node::of(handle))
 }
 
+/// Why one attempt to join came to nothing.
+enum JoinAttempt {
+    /// The link to the registry has ended.
+    LinkLost(MessageError),
+    Failed(JoinError),
+}
+
+impl JoinAttempt {
+    fn of(why: MessageError, failed: impl FnOnce(MessageError) -> JoinError) -> Self {
+        if is_of_lost_link(&why) { Self::LinkLost(why) } else { Self::Failed(failed(why)) }
+    }
+}
+
+/// The registry's answer to a node that has joined.
+struct JoinWelcome {
+    id: NodeId,
+    /// The size of a closed pool, or how many members an open one has at most at a time.
+    size: u32,
+    is_open: bool,
+    heard: Duration,
+    is_kept: bool,
+}
+
+/// Makes a link to the registry, and requests to be a member.
+async fn ask_to_join(
+    endpoint: &Endpoint,
+    control: &Links,
+    terms: &JoinParameters,
+    started: Instant,
+) -> Result<(RegistryDesk, JoinWelcome), JoinAttempt> {
+    let asks = map(endpoint, terms).await?;
+    let follows = map(endpoint, terms).await?;
+    let welcome = welcome(&asks, control, terms, started).await?;
+    Ok((RegistryDesk { follows, asks }, welcome))
+}
+
 /// Maps the endpoint of the registry.
-async fn map(endpoint: &Endpoint, terms: &JoinParameters) -> Result<RemoteEndpoint, JoinError> {
+async fn map(endpoint: &Endpoint, terms: &JoinParameters) -> Result<RemoteEndpoint, JoinAttempt> {
     let to = EndpointName::new(&terms.address, ENDPOINT, 0);
     let mapped = endpoint.map(&to, &[], left(terms.until)).await;
-    mapped.map_err(|why| JoinError::NoRegistry { address: terms.address.clone(), why })
+    let address = || terms.address.clone();
+    let failed = |why| JoinError::NoRegistry { address: address(), why };
+    mapped.map_err(|why| JoinAttempt::of(why, failed))
 }
 
 /// Requests to be a member. A rank whose former life has just ended is requested again: the registry
@@ -152,11 +213,12 @@ async fn welcome(
     control: &Links,
     terms: &JoinParameters,
     started: Instant,
-) -> Result<(NodeId, (u32, Option<u32>), Duration), JoinError> {
+) -> Result<JoinWelcome, JoinAttempt> {
+    let lost = |why: MessageError| JoinAttempt::of(why, |why| terms.lost(why));
     let bytes = RegistryQuestion::Join(terms.join.clone()).to_bytes();
     loop {
         let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
-        let mut call = asks.try_request(message).map_err(|unsent| terms.lost(unsent.why))?;
+        let mut call = asks.try_request(message).map_err(|unsent| lost(unsent.why))?;
         let mut alarm = None;
         let reply = poll_fn(|context| match Pin::new(&mut call).poll(context) {
             Poll::Pending if terms.is_late() => Poll::Ready(None),
@@ -166,36 +228,27 @@ async fn welcome(
             }
             polled => polled.map(Some),
         });
-        let Some(reply) = reply.await else { return Err(terms.timed_out(started)) };
+        let Some(reply) = reply.await else {
+            return Err(JoinAttempt::Failed(terms.timed_out(started)));
+        };
         match answer(reply) {
-            Ok(RegistryAnswer::Welcome { id, size, is_open, heard_ms }) => {
-                let closed_size = (!is_open).then_some(size);
-                return Ok((id, (size, closed_size), Duration::from_millis(heard_ms)));
+            Ok(RegistryAnswer::Welcome { id, size, is_open, heard_ms, resume_ms }) => {
+                let (heard, is_kept) = (Duration::from_millis(heard_ms), resume_ms > 0);
+                return Ok(JoinWelcome { id, size, is_open, heard, is_kept });
             }
             Err(NodeError::Refused(
                 RegistryRefusal::RankTaken { .. } | RegistryRefusal::HostTaken { .. },
             )) if rt::now() - started < GRACE => {}
             Err(NodeError::Refused(why)) => {
-                return Err(JoinError::Refused { address: terms.address.clone(), why });
+                let address = terms.address.clone();
+                return Err(JoinAttempt::Failed(JoinError::Refused { address, why }));
             }
-            Err(why) => return Err(terms.lost(why)),
-            Ok(_) => return Err(terms.lost(NodeError::OtherAnswer)),
+            Err(NodeError::NoAnswer(why)) => return Err(lost(why)),
+            Err(why) => return Err(JoinAttempt::Failed(terms.lost(why))),
+            Ok(_) => return Err(JoinAttempt::Failed(terms.lost(NodeError::OtherAnswer))),
         }
         sleep(control, AGAIN).await;
     }
-}
-
-/// Waits for so long, woken by the driver of the links.
-async fn sleep(control: &Links, time: Duration) {
-    let (until, mut alarm) = (rt::now() + time, None);
-    poll_fn(|context| {
-        if rt::now() >= until {
-            return Poll::Ready(());
-        }
-        alarm = Some(control.alarm(until, context.waker()));
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Waits until the node has received the event that it has joined.
@@ -244,5 +297,7 @@ impl JoinParameters {
 
 /// Time until a rank that is taken is requested again.
 const AGAIN: Duration = Duration::from_millis(5);
+/// Time until a node that has lost its link to the registry asks again to join.
+const LATER: Duration = Duration::from_millis(100);
 /// How long a rank may still seem taken after its former life.
 const GRACE: Duration = Duration::from_secs(2);

@@ -42,7 +42,9 @@ mod names;
 mod open;
 mod panic;
 mod place;
+mod questions;
 mod report;
+mod resume;
 mod route;
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -1,17 +1,20 @@
 //! Requests to the registry: names, and leaving.
 
 use egret_net::rt::waits;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 
 use super::NodeHandle;
-use crate::am::{Call, CallReply, Message, MessageError};
+use super::view::PoolWatch;
+use crate::am::{CallReply, MessageError};
 use crate::in_handler::in_handler;
-use crate::pool::wire::{ASK, NAME_MAX, RegistryAnswer, RegistryQuestion, VERSION};
+use crate::pool::wire::{NAME_MAX, RegistryAnswer, RegistryQuestion};
 use crate::pool::{GLANCE, NodeError, NodeId, RegistryRefusal};
 
 /// The value of a bound name; the [module](super) has an example.
@@ -27,10 +30,11 @@ pub struct Binding {
 /// A request to the registry, whose answer is a future; made by [`NodeHandle::begin`]. Dropping it
 /// discards the answer.
 #[doc(hidden)]
-#[derive(Debug)]
 #[must_use = "the registry's answer is inside"]
 pub struct RegistryReply<T> {
-    call: Result<Call, NodeError>,
+    watch: Arc<PoolWatch>,
+    /// The number of the question, unless there was no room for it.
+    number: Result<u64, MessageError>,
     read: fn(RegistryAnswer) -> Result<T, NodeError>,
 }
 
@@ -93,11 +97,37 @@ impl RegistryRequests<'_> {
         ask: &RegistryQuestion,
         read: fn(RegistryAnswer) -> Result<T, NodeError>,
     ) -> RegistryReply<T> {
-        let bytes = ask.to_bytes();
-        let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
-        let call = self.handle.asks().try_request(message);
-        let call = call.map_err(|unsent| unsent.why.into());
-        RegistryReply { call, read }
+        let watch = Arc::clone(self.handle.watch());
+        RegistryReply { number: watch.questions.ask(ask), watch, read }
+    }
+}
+
+impl<T> RegistryReply<T> {
+    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<CallReply, MessageError>> {
+        let number = match &self.number {
+            Ok(number) => *number,
+            Err(why) => return Poll::Ready(Err(why.clone())),
+        };
+        if let Poll::Ready(reply) = self.watch.questions.poll(number, context) {
+            return Poll::Ready(reply);
+        }
+        // It may wait for the next link to the registry, which may be there meanwhile.
+        self.watch.wake_when_changed(context.waker());
+        self.watch.questions.poll(number, context)
+    }
+}
+
+impl<T> Drop for RegistryReply<T> {
+    fn drop(&mut self) {
+        if let Ok(number) = self.number {
+            self.watch.questions.remove(number);
+        }
+    }
+}
+
+impl<T> fmt::Debug for RegistryReply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegistryReply").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
@@ -106,10 +136,7 @@ impl<T> Future for RegistryReply<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let read = self.read;
-        match &mut self.call {
-            Err(why) => Poll::Ready(Err(why.clone())),
-            Ok(call) => Pin::new(call).poll(context).map(|reply| answer(reply).and_then(read)),
-        }
+        self.poll_reply(context).map(|reply| answer(reply).and_then(read))
     }
 }
 
@@ -154,7 +181,7 @@ impl NodeHandle {
     /// As [`unbind`](Self::unbind), for who cannot wait, as when something is dropped: it is
     /// asked as soon as there is room for it.
     pub fn unbind_soon(&self, name: &str, bytes: &[u8]) {
-        self.watch().owe(&unbind(name, bytes));
+        self.watch().questions.owe(&unbind(name, bytes));
     }
 
     /// What a name stands for, if it is bound.
@@ -239,7 +266,7 @@ impl NodeHandle {
         deadline: Deadline,
     ) -> Result<RegistryAnswer, NodeError> {
         let _waits = self.waits("registry", None);
-        let answer = answer(self.wait_reply(&ask.to_bytes(), deadline));
+        let answer = self.wait_answer(ask, deadline);
         if !matches!(answer, Err(NodeError::NoAnswer(_))) {
             return answer;
         }
@@ -255,38 +282,33 @@ impl NodeHandle {
 
     /// Asks and waits for the answer, and looks now and then whether there is a registry
     /// still.
-    fn wait_reply(&self, ask: &[u8], deadline: Deadline) -> Result<CallReply, MessageError> {
+    fn wait_answer(
+        &self,
+        ask: &RegistryQuestion,
+        deadline: Deadline,
+    ) -> Result<RegistryAnswer, NodeError> {
         let (started, until) = (rt::now(), deadline.until());
-        let mut call: Option<Call> = None;
+        let mut asking: Option<RegistryReply<RegistryAnswer>> = None;
         loop {
             let left = until.map_or(GLANCE, |until| GLANCE.min(until.since(rt::now())));
-            let glance = Deadline::In(left);
-            match &mut call {
-                Some(call) => {
-                    if let Some(reply) = call.wait_some(glance) {
-                        return reply;
-                    }
+            let reply = asking.get_or_insert_with(|| self.begin().ask(ask, Ok));
+            match self.watch().links.wait_on(reply, Deadline::In(left)) {
+                // It is asked again when there may be room.
+                Some(Err(NodeError::NoAnswer(MessageError::Full { .. }))) => {
+                    asking = None;
+                    self.watch().links.drive(Deadline::In(left.min(ROOM)), || false);
                 }
-                None if self.watch().pay(glance) => {
-                    let message = Message::to(ASK).words(&[VERSION]).bytes(ask);
-                    match self.asks().wait_request(message, glance) {
-                        Ok(sent) => {
-                            call = Some(sent);
-                            continue;
-                        }
-                        Err(MessageError::Full { .. } | MessageError::NoRoomInTime { .. }) => {}
-                        Err(why) => return Err(why),
-                    }
-                }
+                Some(answer) => return answer,
                 None => {}
             }
             if in_handler() {
-                return Err(MessageError::InHandler);
+                return Err(MessageError::InHandler.into());
             }
+            self.watch().questions.settle();
             self.watch().look();
             let is_late = until.is_some_and(|until| rt::now() >= until);
             if is_late || self.has_lost_registry() {
-                return Err(MessageError::TimedOut { waited: rt::now() - started });
+                return Err(MessageError::TimedOut { waited: rt::now() - started }.into());
             }
         }
     }
@@ -360,6 +382,8 @@ fn ms(wait: Deadline) -> u64 {
     u64::try_from(time.min(LONG).as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How often a thread looks whether there is room for its question.
+const ROOM: Duration = Duration::from_millis(1);
 /// How long the registry may take to say why a name was not bound in time.
 const ANSWER: Duration = Duration::from_millis(100);
 /// The longest wait that is sent: for ever.

@@ -1,7 +1,6 @@
 //! What a node knows of its pool: the events that the registry has sent, in their order.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -9,14 +8,16 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
 use egret_net::vi::PublicKey;
 
-use crate::Links;
-use crate::am::{Endpoint, Message, MessageError, RemoteEndpoint, Request};
+use super::questions::{QuestionTable, RegistryDesk};
+use super::resume;
+use crate::am::{EndedLink, Endpoint, Message, Request};
 use crate::pool::state::PoolState;
 use crate::pool::wire::{ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::pool::{
     Departure, Event, EventLog, EventPlace, EventSource, FabricOffer, Member, NodeId,
 };
 use crate::wakers::{WakerList, under};
+use crate::{Links, Task};
 
 /// A node's side of the protocol with the registry.
 pub(crate) struct PoolWatch {
@@ -24,18 +25,26 @@ pub(crate) struct PoolWatch {
     pub(super) view: Mutex<PoolView>,
     /// Set when the node has become a member.
     following: OnceLock<RegistryFollow>,
-    /// Requests that wait for room in the window.
-    owed: Mutex<VecDeque<Vec<u8>>>,
+    /// The questions under way.
+    pub(super) questions: QuestionTable,
+    /// Makes another link to the registry.
+    resuming: Mutex<Option<Task>>,
     /// Wakers of the tasks and threads that wait for a change.
     waiting: Mutex<WakerList>,
 }
 
 /// What a member needs to follow what happens.
 pub(super) struct RegistryFollow {
-    /// Where it asks what happened.
-    pub(super) follows: RemoteEndpoint,
-    /// Where it asks everything else.
-    pub(super) asks: Arc<RemoteEndpoint>,
+    /// The node.
+    pub(super) own: NodeId,
+    /// Where the registry is.
+    pub(super) address: String,
+    /// The endpoint that receives the registry's messages.
+    pub(super) endpoint: Weak<Endpoint>,
+    /// Whether a registry that is started again remembers the node.
+    pub(super) is_kept: bool,
+    /// How long the registry may be out of reach.
+    pub(super) grace: Deadline,
     /// The longest time between two messages of the registry.
     pub(super) heard: Duration,
     /// The node's fabrics: closed if it is declared dead, and without links to the dead.
@@ -58,6 +67,8 @@ pub(super) struct PoolView {
     pub(super) lost: Option<String>,
     /// For how long nothing was received from the registry, by the time that this node has observed.
     quiet: Duration,
+    /// Whether the registry was asked since whether it is there.
+    is_asked: bool,
     looked: Option<Instant>,
     /// This node.
     own: Option<NodeId>,
@@ -72,81 +83,131 @@ impl PoolWatch {
             links: links.clone(),
             view: Mutex::default(),
             following: OnceLock::new(),
-            owed: Mutex::default(),
+            questions: QuestionTable::default(),
+            resuming: Mutex::default(),
             waiting: Mutex::default(),
         });
         let (told, lost) = (Arc::clone(&watch), Arc::clone(&watch));
         endpoint.on(EVENTS, move |request| told.told(&request));
-        endpoint.on_end(move |ended| lost.lose(&ended.why.to_string()));
+        endpoint.on_end(move |ended| lost.link_ended(&ended));
         watch
     }
 
     /// Begins to follow what happens.
-    pub(super) fn follow(&self, (own, size): (NodeId, Option<u32>), following: RegistryFollow) {
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        size: Option<u32>,
+        following: RegistryFollow,
+        desk: RegistryDesk,
+    ) {
         let state = PoolState::of_size(size);
         {
             let mut view = self.view.lock();
-            (view.own, view.state) = (Some(own), state);
+            (view.own, view.state) = (Some(following.own), state);
         }
+        self.questions.open(Arc::new(desk), following.is_kept);
         _ = self.following.set(following);
         self.ask_on();
     }
 
-    /// Declares the registry lost if nothing was received from it for too long. Threads that wait or
-    /// poll call this now and then.
-    pub(super) fn look(&self) {
-        let Some(following) = self.following.get() else { return };
-        let quiet = self.view.lock().look(rt::now());
-        if quiet > following.heard {
-            self.lose(&format!("it has not said anything for {quiet:?}"));
+    pub(super) fn following(&self) -> Option<&RegistryFollow> {
+        self.following.get()
+    }
+
+    /// The number of the log's first entry that is not known.
+    pub(super) fn next(&self) -> u64 {
+        self.view.lock().state.next()
+    }
+
+    /// Whether the registry is not lost, and the node not declared dead.
+    pub(super) fn is_open(&self) -> bool {
+        let view = self.view.lock();
+        view.lost.is_none() && view.fenced.is_none()
+    }
+
+    /// A link to the registry has ended.
+    fn link_ended(self: &Arc<Self>, ended: &EndedLink) {
+        if self.questions.peer() == Some(ended.peer) {
+            self.begin_again(&ended.why.to_string());
         }
     }
 
-    /// Sends a request as soon as the window has room, and discards the answer.
-    pub(super) fn owe(&self, ask: &RegistryQuestion) {
-        self.owed.lock().push_back(ask.to_bytes());
-        self.pay(Deadline::NOW);
+    /// The link to the registry has ended: the registry is lost, or another link is made to it.
+    fn begin_again(self: &Arc<Self>, why: &str) {
+        let is_kept = self.following.get().is_some_and(|follow| follow.is_kept);
+        if !is_kept || !self.is_open() {
+            return self.lose(why);
+        }
+        if self.questions.lose_desk() {
+            tracing::warn!(why, "lost the link to the registry; the node makes another");
+            let task = Task::new(resume::come_back(Arc::clone(self)));
+            let before = self.resuming.lock().replace(task);
+            drop(before);
+        }
     }
 
-    /// Sends the requests that wait for room; returns whether none is left.
-    pub(super) fn pay(&self, deadline: Deadline) -> bool {
-        let Some(RegistryFollow { asks, .. }) = self.following.get() else { return true };
-        loop {
-            let Some(ask) = self.owed.lock().pop_front() else { return true };
-            let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
-            let sent = match deadline {
-                // Where no thread waits, no handlers run.
-                Deadline::NOW => asks.try_request(message).map_err(|unsent| unsent.why),
-                deadline => asks.wait_request(message, deadline),
-            };
-            match sent {
-                Ok(call) => drop(call),
-                Err(
-                    MessageError::Full { .. }
-                    | MessageError::NoRoomInTime { .. }
-                    | MessageError::InHandler,
-                ) => {
-                    self.owed.lock().push_front(ask);
-                    return false;
-                }
-                // The registry is lost.
-                Err(_) => {}
-            }
+    /// There is another link to the registry, which knows the node.
+    pub(super) fn come_back(self: &Arc<Self>, desk: Arc<RegistryDesk>) {
+        let Some(follow) = self.following.get().filter(|_| self.is_open()) else { return };
+        {
+            let mut view = self.view.lock();
+            (view.quiet, view.is_asked) = (Duration::ZERO, false);
+        }
+        tracing::info!(registry = follow.address, "reached the registry again");
+        self.questions.open(desk, true);
+        self.ask_on();
+        self.tell_changed();
+    }
+
+    /// The registry has declared this node dead while the node had no link to it.
+    pub(super) fn was_fenced(&self, why: &str) {
+        self.view.lock().fenced = Some(why.to_owned());
+        self.questions.close();
+        self.fence(why);
+        self.tell_changed();
+    }
+
+    /// The node is closed.
+    pub(super) fn close(&self) {
+        self.questions.close();
+        let task = self.resuming.lock().take();
+        drop(task);
+    }
+
+    /// Declares the registry lost if nothing was received from it for too long. Threads that wait or
+    /// poll call this now and then.
+    pub(super) fn look(self: &Arc<Self>) {
+        let Some(following) = self.following.get() else { return };
+        let (quiet, is_asked) = {
+            let mut view = self.view.lock();
+            let quiet = view.look(rt::now());
+            (quiet, std::mem::replace(&mut view.is_asked, quiet > following.heard))
+        };
+        let most = match following.grace {
+            _ if !following.is_kept => Some(following.heard),
+            Deadline::In(grace) => following.heard.checked_add(grace),
+            Deadline::UntilDead => None,
+        };
+        if most.is_some_and(|most| quiet > most) {
+            self.lose(&format!("it has not said anything for {quiet:?}"));
+        } else if quiet > following.heard && !is_asked {
+            // If the registry's machine was started again, its answer is that the link is gone.
+            self.ask_on();
         }
     }
 
     /// Requests the events after those that are known.
-    fn ask_on(&self) {
-        let Some(RegistryFollow { follows, .. }) = self.following.get() else { return };
-        let ask = RegistryQuestion::Follow { next: self.view.lock().state.next() }.to_bytes();
-        match follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
+    fn ask_on(self: &Arc<Self>) {
+        let Some(desk) = self.questions.desk() else { return };
+        let ask = RegistryQuestion::Follow { next: self.next() }.to_bytes();
+        match desk.follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
             Ok(call) => drop(call),
-            Err(unsent) => self.lose(&unsent.why.to_string()),
+            Err(unsent) => self.begin_again(&unsent.why.to_string()),
         }
     }
 
-    fn told(&self, request: &Request<'_>) {
+    fn told(self: &Arc<Self>, request: &Request<'_>) {
         match RegistryAnswer::from_bytes(request.bytes()) {
             Some(RegistryAnswer::Events { first, entries }) => {
                 // Before the program sees a member, which it may call at once.
@@ -171,7 +232,7 @@ impl PoolWatch {
     }
 
     /// Takes what the registry has sent, and requests what follows.
-    fn learn(&self, learn: impl FnOnce(&mut PoolView) -> Result<(), &'static str>) {
+    fn learn(self: &Arc<Self>, learn: impl FnOnce(&mut PoolView) -> Result<(), &'static str>) {
         let (learned, dead, gone, fenced) = {
             let mut view = self.view.lock();
             let learned = learn(&mut view);
@@ -189,7 +250,7 @@ impl PoolWatch {
         if let Err(why) = learned {
             return self.lose(why);
         }
-        self.pay(Deadline::NOW);
+        self.questions.settle();
         self.ask_on();
     }
 
@@ -254,6 +315,7 @@ impl PoolWatch {
             view.log.push(next, Event::RegistryLost { why: why.to_owned() });
         }
         drop(view);
+        self.questions.close();
         self.tell_changed();
     }
 
@@ -274,7 +336,7 @@ impl PoolView {
 
     /// Applies entries of the registry's log, if they follow those that are known.
     fn learn(&mut self, first: u64, entries: &[LogEntry]) -> Result<(), &'static str> {
-        self.quiet = Duration::ZERO;
+        (self.quiet, self.is_asked) = (Duration::ZERO, false);
         if first != self.state.next() {
             return Err("events out of order");
         }
@@ -310,7 +372,7 @@ impl PoolView {
         total: u64,
         bytes: &[u8],
     ) -> Result<Option<PoolState>, &'static str> {
-        self.quiet = Duration::ZERO;
+        (self.quiet, self.is_asked) = (Duration::ZERO, false);
         if offset == 0 {
             self.pieces.clear();
         }
@@ -332,7 +394,7 @@ impl PoolView {
 
     /// Takes the state of the pool in place of the entries that lead to it, which are not kept.
     fn learn_whole(&mut self, state: PoolState) -> Result<(), &'static str> {
-        self.quiet = Duration::ZERO;
+        (self.quiet, self.is_asked) = (Duration::ZERO, false);
         let (from, to) = (self.state.next(), state.next());
         if to <= from || state.size() != self.state.size() {
             return Err("a state that does not follow");
@@ -396,7 +458,7 @@ impl PoolView {
     }
 }
 
-impl EventSource for PoolWatch {
+impl EventSource for Arc<PoolWatch> {
     fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
         self.view.lock().log.event(at)
     }

@@ -259,6 +259,19 @@ pub enum RegistryRefusal {
         /// The node that has closed it.
         by: NodeId,
     },
+    /// The registry cannot write its state, so it promises nothing just now. If the change was under way already, it
+    /// may still happen.
+    Unwritten {
+        /// What the operating system said.
+        why: String,
+    },
+    /// The node knows more than the registry: the registry was started with a state that is older than one it had.
+    OlderState {
+        /// Entries of the pool's log that the node knows.
+        knows: u64,
+        /// Entries that the registry has.
+        has: u64,
+    },
     /// The pool has a fixed size, and the node joins an open one only.
     NotOpen {
         /// The size.
@@ -300,6 +313,15 @@ impl fmt::Display for RegistryRefusal {
                     "{by} has closed the pool: no node joins it any more, and other nodes join another"
                 )
             }
+            Self::Unwritten { why } => write!(
+                f,
+                "the registry cannot write its state: {why}; it tries again, and carries out nothing until it can"
+            ),
+            Self::OlderState { knows, has } => write!(
+                f,
+                "the node knows {knows} entries of the pool's log, and the registry {has}: the registry was \
+                 started with an older copy of its state"
+            ),
             Self::NotOpen { size } => write!(
                 f,
                 "its pool is closed, of {size} nodes, and the node joins an open pool only (`egret run --open`)"

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// The newest entries of a log, each with its number: at most [`ENTRIES_MAX`] and [`BYTES_MAX`].
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoundedLog<T> {
     /// The number of the first entry that is kept.
     first: u64,

@@ -39,6 +39,9 @@ pub(crate) enum RegistryQuestion {
     Names { prefix: String, after: Option<String> },
     /// Frees a name that the requesting node has bound, whatever it is bound to.
     Free { name: String },
+    /// Makes this link that of a member, which knows the entries of the log below `next`: it has lost its link to the
+    /// registry.
+    Resume { id: NodeId, next: u64 },
 }
 
 /// The description of a node that joins.
@@ -60,8 +63,9 @@ pub(crate) struct JoinRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) enum RegistryAnswer {
     /// The node is a member now, of a closed pool of this size, or of an open one of so many members at most.
-    /// `heard_ms` is the longest time in milliseconds between two messages of the registry.
-    Welcome { id: NodeId, size: u32, is_open: bool, heard_ms: u64 },
+    /// `heard_ms` is the longest time in milliseconds between two messages of the registry; `resume_ms` is how long
+    /// the registry waits for its members when it was started again, and 0 if it forgets them.
+    Welcome { id: NodeId, size: u32, is_open: bool, heard_ms: u64, resume_ms: u64 },
     /// Events, from this entry of the log on.
     Events { first: u64, entries: Vec<LogEntry> },
     /// The request was carried out.
@@ -119,6 +123,27 @@ pub(crate) enum LogEntry {
 }
 
 impl RegistryQuestion {
+    /// Whether the question may change what lasts of the registry.
+    pub(crate) const fn is_change(&self) -> bool {
+        match self {
+            Self::Join(_)
+            | Self::Bind { .. }
+            | Self::Unbind { .. }
+            | Self::Leave
+            | Self::Enter { .. }
+            | Self::Exit { .. }
+            | Self::Signal { .. }
+            | Self::Close
+            | Self::Terminate
+            | Self::Free { .. } => true,
+            Self::Follow { .. }
+            | Self::Lookup { .. }
+            | Self::Suspect { .. }
+            | Self::Names { .. }
+            | Self::Resume { .. } => false,
+        }
+    }
+
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         bytes_of(self)
     }
@@ -167,7 +192,7 @@ impl LogEntry {
     }
 }
 
-pub(super) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
+pub(crate) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.write_copy(value).expect("a frame that is not deep");
     writer.to_vec()
@@ -177,8 +202,9 @@ pub(super) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
 pub(crate) const SIZE_MAX: u32 = 65_536;
 /// Bytes of a name.
 pub(crate) const NAME_MAX: usize = 255;
-/// The version of the protocol: the word of every request.
-pub(crate) const VERSION: u64 = 3;
+/// The version of the protocol: the first word of every request. The request of a member that may be asked again has
+/// two more: its number, and the number below which the member asks none again.
+pub(crate) const VERSION: u64 = 4;
 /// The endpoint that the registry is.
 pub(crate) const ENDPOINT: &str = "egret.registry";
 /// The handler of all requests there.
@@ -222,9 +248,15 @@ mod tests {
             (lookup.to_bytes(), "04010000006ef401000000000000"),
             (RegistryQuestion::Leave.to_bytes(), "05"),
             (
-                RegistryAnswer::Welcome { id, size: 4, is_open: false, heard_ms: 10_000 }
-                    .to_bytes(),
-                "0002000000110000000000000004000000001027000000000000",
+                RegistryAnswer::Welcome {
+                    id,
+                    size: 4,
+                    is_open: false,
+                    heard_ms: 10_000,
+                    resume_ms: 30_000,
+                }
+                .to_bytes(),
+                "00020000001100000000000000040000000010270000000000003075000000000000",
             ),
             (
                 RegistryAnswer::Events { first: 5, entries: died }.to_bytes(),
@@ -296,6 +328,19 @@ mod tests {
                 "050f020000001100000000000000",
             ),
             (RegistryAnswer::Refused(RegistryRefusal::OpenPool).to_bytes(), "050e"),
+            (
+                RegistryQuestion::Resume { id, next: 5 }.to_bytes(),
+                "0e0200000011000000000000000500000000000000",
+            ),
+            (
+                RegistryAnswer::Refused(RegistryRefusal::Unwritten { why: "w".into() }).to_bytes(),
+                "05100100000077",
+            ),
+            (
+                RegistryAnswer::Refused(RegistryRefusal::OlderState { knows: 5, has: 4 })
+                    .to_bytes(),
+                "051105000000000000000400000000000000",
+            ),
             (bytes_of(&log[0]), "030100000076020000001100000000000000"),
             (bytes_of(&log[1]), "040100000076020000001100000000000000"),
             (

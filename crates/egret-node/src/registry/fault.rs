@@ -42,6 +42,18 @@ egret_net::faults! {
         WaitForgotten,
         /// A wait for a name goes on although nobody is left to bind it.
         InVain,
+        /// An answer leaves before what it promises is on disk.
+        AnsweredEarly,
+        /// A torn frame stays at the end of the log on disk.
+        TornKept,
+        /// A node that was declared dead comes back by a new link.
+        DeadResumed,
+        /// A registry that is started again counts lives anew.
+        LivesForgotten,
+        /// A question that is asked again is carried out again.
+        CarriedOutTwice,
+        /// Members are not waited for after the registry was started again.
+        Graceless,
     }
 }
 

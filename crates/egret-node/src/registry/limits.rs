@@ -1,9 +1,11 @@
 //! Limits of what the registry keeps for its nodes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
+use egret_stream::Wire;
 
 use super::fault::{Fault, planted};
 
@@ -77,14 +79,15 @@ impl ChangeAllowance {
 }
 
 /// The nodes that have used the latest [`KEYS_MAX`] keys.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Wire)]
 pub(super) struct UsedKeys {
-    by: BTreeMap<PublicKey, NodeId>,
-    in_order: VecDeque<PublicKey>,
+    by: BTreeMap<[u8; 32], NodeId>,
+    in_order: VecDeque<[u8; 32]>,
 }
 
 impl UsedKeys {
     pub(super) fn insert(&mut self, key: PublicKey, by: NodeId) {
+        let key = key.to_bytes();
         if self.by.insert(key, by).is_none() {
             self.in_order.push_back(key);
         }
@@ -97,7 +100,7 @@ impl UsedKeys {
 
     /// The node that has used a key.
     pub(super) fn user(&self, key: &PublicKey) -> Option<NodeId> {
-        self.by.get(key).copied()
+        self.by.get(&key.to_bytes()).copied()
     }
 }
 
@@ -122,8 +125,12 @@ pub(super) fn description(machine: &str, location: &Location, fabrics: &[FabricO
     machine.len() + location.len() + texts.sum::<usize>()
 }
 
-/// The entries from this one on that one answer to this node has, and whether other nodes are sent the same.
-pub(super) fn batch(log: &BoundedLog<LogEntry>, next: u64, node: NodeId) -> (Vec<LogEntry>, bool) {
+/// The entries of these numbers that one answer to this node has, and whether other nodes are sent the same.
+pub(super) fn batch(
+    log: &BoundedLog<LogEntry>,
+    numbers: Range<u64>,
+    node: NodeId,
+) -> (Vec<LogEntry>, bool) {
     let mut room = BATCH;
     let fits = |(_, bytes): &(LogEntry, usize)| {
         let fits = room == BATCH || *bytes <= room;
@@ -131,7 +138,8 @@ pub(super) fn batch(log: &BoundedLog<LogEntry>, next: u64, node: NodeId) -> (Vec
         fits
     };
     let mut is_same = true;
-    let sent = log.from(next).map(|(entry, bytes)| {
+    let count = usize::try_from(numbers.end.saturating_sub(numbers.start)).unwrap_or(usize::MAX);
+    let sent = log.from(numbers.start).take(count).map(|(entry, bytes)| {
         let is_signal = matches!(entry, LogEntry::Signal { .. });
         is_same &= !is_signal;
         let sent = entry.sent_to(node);

@@ -19,15 +19,19 @@ mod fault;
 #[doc(hidden)]
 #[path = "../../../../fuzz/models/egret-node/registry/fuzzing.rs"]
 pub mod fuzzing;
+mod journal;
 mod limits;
 mod names;
 mod operator;
 mod options;
+mod record;
 mod refusals;
 mod serve;
 mod state;
+mod state_dir;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 
 use std::sync::Arc;
 
@@ -37,7 +41,10 @@ use egret_net::vi::{Nic, Secret};
 pub use operator::Operator;
 pub use options::RegistryOptions;
 
+use self::journal::Journal;
+use self::record::KeptState;
 use self::serve::RegistryServer;
+use self::state_dir::StateDir;
 use crate::flow::FlowTerms;
 use crate::pool::{Events, JoinError, NodeId};
 use crate::settings::config::Config;
@@ -57,8 +64,18 @@ impl Registry {
     ///
     /// If it cannot listen there, or the secret is empty, or there is none and it would
     /// listen beyond loopback.
-    pub fn open(options: RegistryOptions) -> Result<Self, JoinError> {
-        Self::over(TcpFabric.open(&options.nic())?, options)
+    pub fn open(mut options: RegistryOptions) -> Result<Self, JoinError> {
+        let Some(dir) = options.state.as_deref().map(StateDir::open).transpose()? else {
+            return Self::over(TcpFabric.open(&options.nic())?, options);
+        };
+        if options.identity.is_none() {
+            options.identity = Some(dir.identity()?);
+        }
+        let place = options.listen.clone();
+        options.listen = dir.listen(&place)?;
+        let nic = TcpFabric.open(&options.nic())?;
+        dir.note_address(&place, nic.host())?;
+        Self::with_state(nic, options, Some(dir))
     }
 
     /// Opens a registry over a nic, for instance of a simulated world: there somebody
@@ -68,15 +85,39 @@ impl Registry {
     ///
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, JoinError> {
+        let dir = options.state.as_deref().map(StateDir::open).transpose()?;
+        Self::with_state(nic, options, dir)
+    }
+
+    fn with_state(
+        nic: Nic,
+        options: RegistryOptions,
+        dir: Option<StateDir>,
+    ) -> Result<Self, JoinError> {
+        let terms = options.clone().terms()?;
+        let kept = dir.map(|dir| Journal::open(Box::new(dir), &terms)).transpose()?;
+        Self::serve(nic, options, kept)
+    }
+
+    /// Serves a pool with what lasts of it.
+    fn serve(
+        nic: Nic,
+        options: RegistryOptions,
+        kept: Option<(Journal, KeptState)>,
+    ) -> Result<Self, JoinError> {
         let key = nic.key();
         let secret = options.secret.clone();
         let secret = secret.map(|secret| key.map_or(secret.clone(), |key| secret.with_key(key)));
         let terms = options.terms()?;
         let links = LinksOptions::default().budget(budget(terms.size)).pool_size(terms.size);
         let links = Links::open(nic, links)?;
-        let server = RegistryServer::open(links, terms)?;
+        let keeps_state = kept.is_some();
+        let server = RegistryServer::open(links, terms, kept)?;
         if rt::has_background() {
             serve::keep_time(&server).map_err(JoinError::Thread)?;
+            if keeps_state {
+                serve::keep_state(&server).map_err(JoinError::Thread)?;
+            }
         }
         Ok(Self { server, secret })
     }
@@ -130,6 +171,9 @@ impl Registry {
     pub fn poll(&self) {
         self.server.links.poll();
         self.server.change(|state, now| state.tick(now));
+        if !rt::has_background() {
+            self.server.write_state();
+        }
     }
 
     /// When [`poll`](Self::poll) has something to do at the latest.
@@ -139,9 +183,10 @@ impl Registry {
         self.server.links.next_event().into_iter().chain(due).min()
     }
 
-    /// Closes the registry: the nodes of the pool get the event that they have lost it.
+    /// Closes the registry: the nodes of the pool get the event that they have lost it, unless it keeps its
+    /// [state](RegistryOptions::state); then they wait for it to be opened again.
     pub fn close(&self) {
-        self.server.links.close();
+        self.server.close();
     }
 }
 

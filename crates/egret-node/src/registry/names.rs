@@ -1,9 +1,10 @@
-//! Bound names, and waits for names.
+//! Names that are bound, and waits for names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use egret_net::rt::Instant;
+use egret_stream::Wire;
 
 use super::fault::{Fault, planted};
 use super::limits::{BOUND_MAX, FORMER_NAMES_MAX, NAMES_MAX, WAITS_MAX};
@@ -11,56 +12,41 @@ use super::state::Ticket;
 use crate::pool::wire::{NAME_MAX, RegistryAnswer};
 use crate::pool::{NodeId, RegistryRefusal};
 
-/// Bound names, and waits for names.
-#[derive(Debug)]
-pub(crate) struct BoundNames<P> {
+/// Names and their owners: what lasts of names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Wire)]
+pub(super) struct KeptNames {
     pub(super) bound: BTreeMap<String, (NodeId, Vec<u8>)>,
     /// The last owner of each name that is not bound now.
     pub(super) last: BTreeMap<String, NodeId>,
     /// The order in which they lost it.
     lost: VecDeque<String>,
-    pub(super) waits: BTreeMap<Ticket, NameWait<P>>,
 }
 
+/// Waits for names.
 #[derive(Debug)]
-pub(super) struct NameWait<P> {
+pub(super) struct NameWaits<P>(BTreeMap<Ticket, NameWait<P>>);
+
+#[derive(Debug)]
+struct NameWait<P> {
     from: P,
     name: String,
     until: Instant,
 }
 
-impl<P: Ord + Clone> BoundNames<P> {
-    pub(super) const fn new() -> Self {
-        Self {
-            bound: BTreeMap::new(),
-            last: BTreeMap::new(),
-            lost: VecDeque::new(),
-            waits: BTreeMap::new(),
-        }
+impl KeptNames {
+    /// The owner of a name, if it is bound.
+    pub(super) fn owner(&self, name: &str) -> Option<NodeId> {
+        self.bound.get(name).map(|(owner, _)| *owner)
     }
 
-    /// Binds a name; returns the answer to the request, and those to the waits for the name.
-    pub(super) fn bind(
-        &mut self,
-        owner: NodeId,
-        name: String,
-        bytes: Vec<u8>,
-        replace: bool,
-    ) -> (RegistryAnswer, Vec<(Ticket, RegistryAnswer)>) {
-        if let Err(why) = self.may_bind(owner, &name, &bytes, replace) {
-            return (RegistryAnswer::Refused(why), Vec::new());
-        }
-        let told = self.waits_for(&name).into_iter().map(|ticket| {
-            self.waits.remove(&ticket);
-            (ticket, RegistryAnswer::Bound { owner, bytes: bytes.clone() })
-        });
-        let told = told.collect();
+    /// Binds a name.
+    pub(super) fn bind(&mut self, owner: NodeId, name: String, bytes: Vec<u8>) {
         self.last.remove(&name);
         self.bound.insert(name, (owner, bytes));
-        (RegistryAnswer::Done, told)
     }
 
-    fn may_bind(
+    /// Whether a node may bind a name to these bytes.
+    pub(super) fn may_bind(
         &self,
         owner: NodeId,
         name: &str,
@@ -87,40 +73,22 @@ impl<P: Ord + Clone> BoundNames<P> {
         }
     }
 
-    fn waits_for(&self, name: &str) -> Vec<Ticket> {
-        let waits = self.waits.iter().filter(|(_, wait)| wait.name == name);
-        waits.filter(|_| !planted(Fault::WaitForgotten)).map(|(ticket, _)| *ticket).collect()
-    }
-
-    /// Takes a name back, if the node owns it and it is still bound to these bytes.
-    pub(super) fn unbind(&mut self, owner: NodeId, name: &str, bytes: &[u8]) -> RegistryAnswer {
+    /// Whether a node may take a name back now: the name is bound, and to these bytes if there are some.
+    pub(super) fn may_unbind(
+        &self,
+        owner: NodeId,
+        name: &str,
+        bytes: Option<&[u8]>,
+    ) -> Result<bool, RegistryRefusal> {
         match self.bound.get(name) {
-            Some((of, _)) if *of != owner => {
-                RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: *of })
-            }
-            Some((_, bound)) if is_bound_to(bound, bytes) => {
-                self.release(owner, name);
-                RegistryAnswer::Done
-            }
-            _ => RegistryAnswer::NotBound,
+            Some((of, _)) if *of != owner => Err(RegistryRefusal::NameTaken { owner: *of }),
+            Some((_, bound)) => Ok(bytes.is_none_or(|bytes| is_bound_to(bound, bytes))),
+            None => Ok(false),
         }
     }
 
-    /// Takes a name back, whatever it is bound to, if the node owns it.
-    pub(super) fn free(&mut self, owner: NodeId, name: &str) -> RegistryAnswer {
-        match self.bound.get(name) {
-            Some((of, _)) if *of != owner => {
-                RegistryAnswer::Refused(RegistryRefusal::NameTaken { owner: *of })
-            }
-            Some(_) => {
-                self.release(owner, name);
-                RegistryAnswer::Done
-            }
-            None => RegistryAnswer::NotBound,
-        }
-    }
-
-    fn release(&mut self, owner: NodeId, name: &str) {
+    /// The owner of a name takes it back.
+    pub(super) fn release(&mut self, owner: NodeId, name: &str) {
         self.bound.remove(name);
         let own = self.last.values().filter(|of| **of == owner).count();
         if own < NAMES_MAX {
@@ -152,32 +120,6 @@ impl<P: Ord + Clone> BoundNames<P> {
         RegistryAnswer::Names { names, more: all.peek().is_some() }
     }
 
-    /// Looks a name up; no answer yet if the request waits for the name.
-    pub(super) fn lookup(
-        &mut self,
-        from: &P,
-        ticket: Ticket,
-        name: &str,
-        until: Option<Instant>,
-    ) -> Option<RegistryAnswer> {
-        if let Some((owner, bytes)) = self.bound.get(name) {
-            return Some(RegistryAnswer::Bound { owner: *owner, bytes: bytes.clone() });
-        }
-        let Some(until) = until.filter(|_| name.len() <= NAME_MAX) else {
-            return Some(self.not_bound(name));
-        };
-        let waits = self.waits.values().filter(|wait| wait.from == *from).count();
-        if waits >= WAITS_MAX {
-            let what = format!("the node waits for {waits} names");
-            return Some(RegistryAnswer::Refused(RegistryRefusal::TooLarge {
-                what,
-                most: WAITS_MAX as u64,
-            }));
-        }
-        self.waits.insert(ticket, NameWait { from: from.clone(), name: name.to_owned(), until });
-        None
-    }
-
     /// The answer for a name that is not bound, after its wait has ended.
     pub(super) fn not_bound(&self, name: &str) -> RegistryAnswer {
         self.last
@@ -185,45 +127,90 @@ impl<P: Ord + Clone> BoundNames<P> {
             .map_or(RegistryAnswer::NotBound, |owner| RegistryAnswer::Withdrawn { owner: *owner })
     }
 
-    /// Removes the names of a node that is gone; returns the waits for one of them, with the name, if waiting is
-    /// in vain.
-    pub(super) fn forget(&mut self, owner: NodeId, is_in_vain: bool) -> Vec<(Ticket, String)> {
-        let own = self.bound.iter().filter(|(_, (of, _))| *of == owner);
-        let own: Vec<_> = own.map(|(name, _)| name.clone()).collect();
+    /// The names that a node has bound.
+    pub(super) fn of(&self, owner: NodeId) -> impl Iterator<Item = &String> {
+        self.bound.iter().filter(move |(_, (of, _))| *of == owner).map(|(name, _)| name)
+    }
+
+    /// Removes the names of a node that is gone.
+    pub(super) fn forget(&mut self, owner: NodeId) {
+        let own: Vec<_> = self.of(owner).cloned().collect();
         self.bound.retain(|_, (of, _)| *of != owner);
         own.into_iter().for_each(|name| self.remember(name, owner));
-        if !is_in_vain {
-            return Vec::new();
-        }
+    }
+
+    /// The names that are not bound, and were this node's before.
+    pub(super) fn had(&self, owner: NodeId) -> BTreeSet<String> {
         let had = self.last.iter().filter(|(_, of)| **of == owner);
-        let had: BTreeSet<String> = had.map(|(name, _)| name.clone()).collect();
-        self.take_waits(|wait| had.contains(&wait.name))
+        had.map(|(name, _)| name.clone()).collect()
     }
 
     /// A rank has another life, which may bind the names of the one before.
     pub(super) fn begin_anew(&mut self, rank: u32) {
         self.last.retain(|_, of| of.rank != rank);
     }
+}
+
+impl<P: Ord + Clone> NameWaits<P> {
+    pub(super) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Waits until a name is bound.
+    ///
+    /// # Errors
+    ///
+    /// If the node waits for as many names as it may.
+    pub(super) fn wait(
+        &mut self,
+        from: &P,
+        ticket: Ticket,
+        name: &str,
+        until: Instant,
+    ) -> Result<(), RegistryRefusal> {
+        let waits = self.0.values().filter(|wait| wait.from == *from).count();
+        if waits >= WAITS_MAX {
+            let what = format!("the node waits for {waits} names");
+            return Err(RegistryRefusal::TooLarge { what, most: WAITS_MAX as u64 });
+        }
+        self.0.insert(ticket, NameWait { from: from.clone(), name: name.to_owned(), until });
+        Ok(())
+    }
+
+    /// Ends the waits for a name that is bound; returns them.
+    pub(super) fn take_for(&mut self, name: &str) -> Vec<(Ticket, String)> {
+        self.take(|wait| wait.name == name && !planted(Fault::WaitForgotten))
+    }
+
+    /// Ends the waits for these names; returns them, with the names.
+    pub(super) fn take_in_vain(&mut self, names: &BTreeSet<String>) -> Vec<(Ticket, String)> {
+        self.take(|wait| names.contains(&wait.name))
+    }
 
     /// Ends the waits of a link; returns them, with the names.
     pub(super) fn stop_waiting(&mut self, from: &P) -> Vec<(Ticket, String)> {
-        self.take_waits(|wait| wait.from == *from)
+        self.take(|wait| wait.from == *from)
     }
 
     /// Ends the waits whose time is over; returns them, with the names.
     pub(super) fn late(&mut self, now: Instant) -> Vec<(Ticket, String)> {
-        self.take_waits(|wait| wait.until <= now)
+        self.take(|wait| wait.until <= now)
     }
 
-    fn take_waits(&mut self, which: impl Fn(&NameWait<P>) -> bool) -> Vec<(Ticket, String)> {
-        let found = self.waits.iter().filter(|(_, wait)| which(wait));
+    fn take(&mut self, which: impl Fn(&NameWait<P>) -> bool) -> Vec<(Ticket, String)> {
+        let found = self.0.iter().filter(|(_, wait)| which(wait));
         let tickets: Vec<Ticket> = found.map(|(ticket, _)| *ticket).collect();
-        let take = |ticket| self.waits.remove(&ticket).map(|wait| (ticket, wait.name));
+        let take = |ticket| self.0.remove(&ticket).map(|wait| (ticket, wait.name));
         tickets.into_iter().filter_map(take).collect()
     }
 
     pub(super) fn next_event(&self) -> Option<Instant> {
-        self.waits.values().map(|wait| wait.until).min()
+        self.0.values().map(|wait| wait.until).min()
     }
 }
 

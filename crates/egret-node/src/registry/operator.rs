@@ -119,7 +119,7 @@ impl Operator {
 }
 
 /// Writes a file that is not there, for this user alone. What cannot be written whole is not left.
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let named = |why: io::Error| {
         let hint = match why.kind() {
             io::ErrorKind::AlreadyExists => "; neither a secret nor a key is ever overwritten",

@@ -1,5 +1,6 @@
 //! Options of a registry.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use egret_net::vi::{Identity, NicOptions, Secret};
@@ -28,6 +29,10 @@ pub struct RegistryOptions {
     /// How long a node that is asked has to answer.
     pub patience: Duration,
     is_insecure: bool,
+    /// The directory of a registry whose state lasts.
+    pub(super) state: Option<PathBuf>,
+    /// How long members are waited for after the registry was started again.
+    pub(super) resume: Duration,
 }
 
 impl RegistryOptions {
@@ -37,7 +42,8 @@ impl RegistryOptions {
         let (pool, listen) = (pool.to_owned(), String::new());
         let (secret, identity) = (None, None);
         let (is_open, is_insecure) = (false, false);
-        Self { pool, size, is_open, secret, identity, listen, patience: PATIENCE, is_insecure }
+        let (patience, state, resume) = (PATIENCE, None, RESUME);
+        Self { pool, size, is_open, secret, identity, listen, patience, is_insecure, state, resume }
     }
 
     /// The registry of an open pool of this name, on loopback: nodes join and leave while the others work,
@@ -70,6 +76,41 @@ impl RegistryOptions {
     #[must_use]
     pub const fn insecure_without_secret(mut self) -> Self {
         self.is_insecure = true;
+        self
+    }
+
+    /// Keeps the state of the registry in a directory, which is made if it is not there: members and their ended lives,
+    /// events, views, names, the key of the registry, and where it listens. A registry that is started again with the
+    /// same directory goes on, and its members find it by themselves. One process at a time has the directory.
+    ///
+    /// ```
+    /// use egret_node::node::Node;
+    /// use egret_node::registry::{Registry, RegistryOptions};
+    ///
+    /// # let dir = std::env::temp_dir().join(format!("egret-state-{}", std::process::id()));
+    /// let open = || Registry::open(RegistryOptions::new("pool", 2).secret("hush".into()).state(&dir));
+    /// let registry = open()?;
+    /// let node = Node::join(registry.config())?;
+    /// node.bind("here", b"and there")?;
+    /// drop(registry);
+    ///
+    /// let registry = open()?;
+    /// assert_eq!(node.bound("here")?.map(|bound| bound.owner), Some(node.id()));
+    /// # drop((node, registry));
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn state(mut self, dir: &Path) -> Self {
+        self.state = Some(dir.to_owned());
+        self
+    }
+
+    /// Waits so long for members after the registry was started again with its [state](Self::state), instead of 30
+    /// seconds, before it declares them dead.
+    #[must_use]
+    pub const fn resume_within(mut self, time: Duration) -> Self {
+        self.resume = time;
         self
     }
 
@@ -112,7 +153,8 @@ impl RegistryOptions {
             return Err(JoinError::EmptySecret { said: "of the registry".to_owned() });
         }
         let Self { pool, size, is_open, patience, .. } = self;
-        Ok(PoolTerms { pool, size, is_open, silent: SILENT, patience })
+        let resume = self.state.map(|_| self.resume);
+        Ok(PoolTerms { pool, size, is_open, silent: SILENT, patience, resume })
     }
 }
 
@@ -120,5 +162,7 @@ impl RegistryOptions {
 pub(crate) const SILENT: Duration = Duration::from_secs(2);
 /// How long a node that is probed has to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+/// How long members are waited for after the registry was started again.
+const RESUME: Duration = Duration::from_secs(30);
 /// Members of an open pool at a time, unless the options say another number.
 const OPEN_SIZE: u32 = 16 << 10;

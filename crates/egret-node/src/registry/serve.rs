@@ -8,6 +8,8 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant, Thread};
 use egret_net::sync::Mutex;
 
+use super::journal::Journal;
+use super::record::KeptState;
 use super::refusals::{QuestionSummary, RefusalLog};
 use super::state::{LOOK, PoolTerms, RegistryState, Ticket};
 use crate::Links;
@@ -24,6 +26,10 @@ pub(super) struct RegistryServer {
     refusals: Mutex<RefusalLog>,
     /// The thread that calls `tick`.
     clock: OnceLock<Thread>,
+    /// Where the state is kept, if it lasts.
+    journal: Mutex<Option<Journal>>,
+    /// The thread that writes the state.
+    writer: OnceLock<Thread>,
 }
 
 pub(super) struct ServedState {
@@ -34,14 +40,25 @@ pub(super) struct ServedState {
 }
 
 impl RegistryServer {
-    pub(super) fn open(links: Links, terms: PoolTerms) -> Result<Arc<Self>, JoinError> {
-        let inner =
-            ServedState { state: RegistryState::new(terms), slots: BTreeMap::new(), tickets: 0 };
+    pub(super) fn open(
+        links: Links,
+        terms: PoolTerms,
+        kept: Option<(Journal, KeptState)>,
+    ) -> Result<Arc<Self>, JoinError> {
+        let (journal, state) = match kept {
+            Some((journal, kept)) => {
+                (Some(journal), RegistryState::restored(terms, kept, rt::now()))
+            }
+            None => (None, RegistryState::new(terms)),
+        };
+        let journal = Mutex::new(journal);
+        let inner = ServedState { state, slots: BTreeMap::new(), tickets: 0 };
         links.keep_unlisted_for(JOIN_WITHIN);
         let endpoint = links.bundle().register(ENDPOINT, 0)?;
         let (inner, refusals) = (Mutex::new(inner), Mutex::default());
-        let (unset, clock) = (OnceLock::new(), OnceLock::new());
-        let server = Arc::new(Self { links, inner, endpoint: unset, refusals, clock });
+        let (unset, clock, writer) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let server =
+            Arc::new(Self { links, inner, endpoint: unset, refusals, clock, journal, writer });
         let weak = Arc::downgrade(&server);
         endpoint.on(ASK, move |request| {
             if let Some(server) = weak.upgrade() {
@@ -76,10 +93,11 @@ impl RegistryServer {
         if !request.wants_reply() {
             return;
         }
+        let read =
+            || RegistryQuestion::from_bytes(request.bytes()).ok_or(RegistryRefusal::Unreadable);
         let ask = match request.words() {
-            [VERSION] => {
-                RegistryQuestion::from_bytes(request.bytes()).ok_or(RegistryRefusal::Unreadable)
-            }
+            [VERSION] => read().map(|ask| (ask, 0, 0)),
+            [VERSION, number, floor] => read().map(|ask| (ask, *number, *floor)),
             _ => Err(RegistryRefusal::Version { theirs: VERSION }),
         };
         match ask {
@@ -87,7 +105,7 @@ impl RegistryServer {
                 self.tell_refused(request.peer(), &QuestionSummary::Other, &why);
                 answer((request.later(), PLAIN), &RegistryAnswer::Refused(why));
             }
-            Ok(ask) => {
+            Ok((ask, number, floor)) => {
                 let from = request.peer();
                 let key = self.links.key_of(from);
                 if key.is_none() && self.links.nic().key().is_some() {
@@ -98,7 +116,7 @@ impl RegistryServer {
                     if matches!(ask, RegistryQuestion::Follow { .. }) { EVENTS } else { PLAIN };
                 let (question, mut refused) = (QuestionSummary::of(&ask), None);
                 self.change_with(Some((request.later(), handler)), |state, now, ticket| {
-                    state.ask(now, (&from, key), ticket, ask);
+                    state.ask_numbered(now, (&from, key), ticket, (ask, number, floor));
                     // What it had asked before it left comes behind that.
                     let is_late = |why: &&RegistryRefusal| {
                         **why == RegistryRefusal::NotMember && state.has_left(&from)
@@ -132,7 +150,7 @@ impl RegistryServer {
         change: impl FnOnce(&mut RegistryState<LinkPeer>, Instant, Ticket),
     ) {
         let now = rt::now();
-        let (answers, sooner) = {
+        let (answers, sooner, writes) = {
             let mut inner = self.inner.lock();
             let before = inner.state.next_event();
             inner.tickets += 1;
@@ -147,8 +165,12 @@ impl RegistryServer {
             // Under the lock: in the order of what happened.
             let moved = inner.state.take_moved().into_iter();
             moved.for_each(|(peer, stays)| self.links.keep(peer, stays));
-            (answers, due.is_some_and(|due| before.is_none_or(|before| due < before)))
+            let sooner = due.is_some_and(|due| before.is_none_or(|before| due < before));
+            (answers, sooner, inner.state.has_records())
         };
+        if let Some(writer) = self.writer.get().filter(|_| writes) {
+            writer.unpark();
+        }
         // Many members are sent the same entries, one behind the other.
         let mut last: Option<(Arc<RegistryAnswer>, Vec<u8>)> = None;
         for ((slot, handler), said) in answers {
@@ -162,6 +184,45 @@ impl RegistryServer {
         if let Some(clock) = self.clock.get().filter(|_| sooner) {
             clock.unpark();
         }
+    }
+
+    /// Writes the records that there are, and sends what rests on them; returns whether that is done. What cannot be
+    /// written is to be tried again.
+    pub(super) fn write_state(&self) -> bool {
+        let mut place = self.journal.lock();
+        let Some(journal) = place.as_mut() else { return true };
+        let snapshot = {
+            let mut inner = self.inner.lock();
+            let records = inner.state.take_records();
+            if records.is_empty() && journal.is_written() {
+                return true;
+            }
+            journal.add(records);
+            // Of all records, those that wait included.
+            journal.is_snapshot_due().then(|| inner.state.kept.clone())
+        };
+        let written = match &snapshot {
+            Some(state) => journal.replace(state),
+            None => journal.write(),
+        };
+        drop(place);
+        match written {
+            Ok(records) => self.change(|state, now| state.written(now, records)),
+            Err(why) => {
+                tracing::error!(%why, "the registry cannot write its state, and tries again");
+                self.change(|state, _| state.unwritable(&why.to_string()));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Writes what is to be written, closes the links, and frees the directory of the state.
+    pub(super) fn close(&self) {
+        self.write_state();
+        self.links.close();
+        let journal = self.journal.lock().take();
+        drop(journal);
     }
 
     pub(super) fn next_event(&self) -> Option<Instant> {
@@ -182,6 +243,21 @@ pub(super) fn keep_time(server: &Arc<RegistryServer>) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Starts the thread that writes the state, until the registry is dropped.
+pub(super) fn keep_state(server: &Arc<RegistryServer>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(server);
+    drop(rt::spawn("egret journal", move || {
+        loop {
+            let Some(server) = weak.upgrade() else { return };
+            server.writer.get_or_init(rt::current);
+            let pause = if server.write_state() { LOOK } else { WRITE_AGAIN };
+            drop(server);
+            rt::park(Some(rt::now() + pause));
+        }
+    })?);
+    Ok(())
+}
+
 fn run(server: &Weak<RegistryServer>) {
     loop {
         let Some(server) = server.upgrade() else { return };
@@ -194,6 +270,8 @@ fn run(server: &Weak<RegistryServer>) {
     }
 }
 
+/// Time until the registry tries again to write what could not be written.
+const WRITE_AGAIN: Duration = Duration::from_millis(250);
 /// How long a process that has the secret may have a link without being a member.
 const JOIN_WITHIN: Duration = Duration::from_secs(30);
 

@@ -2,8 +2,12 @@
 //!
 //! Nodes are known by the link of their requests, `P`. Each request has a ticket, and is answered once,
 //! at once or later: [`take_out`](RegistryState::take_out) has the answers.
+//!
+//! What lasts is [`KeptState`], which changes by records alone: [`take_records`](RegistryState::take_records) has
+//! those to be written. An answer that rests on a record, and the entries of the log, leave when
+//! [`written`](RegistryState::written) says that the record is on disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,22 +15,25 @@ use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
 use super::fault::{self, Fault, planted};
-use super::limits::{self, ChangeAllowance, UsedKeys, cut_reason};
-use super::names::BoundNames;
-use crate::pool::log::BoundedLog;
-use crate::pool::state::PoolState;
+use super::limits::{self, ChangeAllowance, cut_reason};
+use super::names::NameWaits;
+use super::record::{KeptState, QuestionNumber, StateChange, StateRecord};
+use super::unwritten::UnwrittenRecords;
 use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
-use crate::pool::{Departure, EventLog, Member, NodeId, RegistryRefusal};
+use crate::pool::{Departure, Event, EventLog, Member, NodeId, RegistryRefusal};
 
 /// The members, the log of events, and the bound names.
 #[derive(Debug)]
 pub(crate) struct RegistryState<P> {
     pub(super) terms: PoolTerms,
-    /// The pool, as of all entries of the log.
-    pub(super) pool: PoolState,
+    /// What lasts.
+    pub(super) kept: KeptState,
+    /// The records that are not on disk yet.
+    unwritten: UnwrittenRecords,
+    /// The question that is being answered.
+    question: Option<QuestionNumber>,
     /// The member at each host of a fabric: there is one.
     hosts: BTreeMap<(String, String), NodeId>,
-    pub(super) log: BoundedLog<LogEntry>,
     /// What the entries mean, for the process of the registry.
     pub(super) events: EventLog,
     /// The entries below this number were sent to all members that wait for events, at that time.
@@ -37,18 +44,27 @@ pub(crate) struct RegistryState<P> {
     described: usize,
     /// The node of each link.
     pub(super) seats: BTreeMap<P, MemberLink>,
-    pub(super) names: BoundNames<P>,
-    /// A key is used by one life only.
-    keys: UsedKeys,
+    /// Members that have no link since the registry was started again, and since when they are waited for.
+    absent: BTreeMap<NodeId, Instant>,
+    pub(super) waits: NameWaits<P>,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
-    out: Vec<(Ticket, Option<Arc<RegistryAnswer>>)>,
+    out: Vec<PendingAnswer>,
     /// Links that have become those of members, and links that are not any more.
     moved: Vec<(P, bool)>,
 }
 
 /// The number of a request, which its answer has too.
 pub(crate) type Ticket = u64;
+
+/// An answer that was not taken yet; `None` for a request that is not answered.
+#[derive(Debug)]
+struct PendingAnswer {
+    ticket: Ticket,
+    answer: Option<Arc<RegistryAnswer>>,
+    /// The answer rests on the records below this number.
+    rests_on: u64,
+}
 
 /// The fixed parameters of a pool.
 #[derive(Debug, Clone)]
@@ -61,6 +77,8 @@ pub(crate) struct PoolTerms {
     pub(crate) silent: Duration,
     /// How long a node that is probed has to answer.
     pub(crate) patience: Duration,
+    /// How long members are waited for after the registry was started again; `None` if its state does not last.
+    pub(crate) resume: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -122,22 +140,58 @@ impl PoolTerms {
 
 impl<P: Ord + Clone> RegistryState<P> {
     pub(crate) fn new(terms: PoolTerms) -> Self {
+        let kept = KeptState::new(&terms);
         Self {
-            pool: PoolState::of_size(terms.closed_size()),
+            unwritten: UnwrittenRecords::new(terms.resume.is_some()),
+            kept,
             terms,
-            log: BoundedLog::beginning_at(0),
+            question: None,
             hosts: BTreeMap::new(),
             events: EventLog::new(),
             told: (0, None),
             snapshot: None,
             described: 0,
             seats: BTreeMap::new(),
-            names: BoundNames::new(),
-            keys: UsedKeys::default(),
+            absent: BTreeMap::new(),
+            waits: NameWaits::new(),
             looked: None,
             out: Vec::new(),
             moved: Vec::new(),
         }
+    }
+
+    /// A registry that was started again with what lasts of it: its members have some time to come back.
+    pub(super) fn restored(terms: PoolTerms, kept: KeptState, now: Instant) -> Self {
+        let mut state = Self::new(terms);
+        let next = kept.pool.next();
+        if next > 0 {
+            state.events.push(0, Event::Resync { from: 0, to: next });
+        }
+        for member in kept.pool.members().values() {
+            state.absent.insert(member.id, now);
+            let hosts = member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
+            state.hosts.extend(hosts.map(|host| (host, member.id)));
+            state.described +=
+                limits::description(&member.machine, &member.location, &member.fabrics);
+        }
+        state.unwritten.begin_at(kept.records(), next);
+        state.kept = kept;
+        state
+    }
+
+    /// Handles a request that has a number: asked again, it is not carried out again.
+    pub(crate) fn ask_numbered(
+        &mut self,
+        now: Instant,
+        (from, key): (&P, Option<PublicKey>),
+        ticket: Ticket,
+        (ask, number, floor): (RegistryQuestion, u64, u64),
+    ) {
+        let node = self.seats.get(from).and_then(|seat| seat.member().ok());
+        self.question =
+            node.filter(|_| number > 0).map(|node| QuestionNumber { node, number, floor });
+        self.ask(now, (from, key), ticket, ask);
+        self.question = None;
     }
 
     /// Handles a request.
@@ -149,7 +203,12 @@ impl<P: Ord + Clone> RegistryState<P> {
         ask: RegistryQuestion,
     ) {
         let answer = match ask {
+            ask if self.is_done(&ask) => Some(self.answer_again(&ask)),
+            ask if self.cannot_write(&ask).is_some() => {
+                self.cannot_write(&ask).map(RegistryAnswer::Refused)
+            }
             RegistryQuestion::Join(join) => Some(self.join(now, (from, key), join)),
+            RegistryQuestion::Resume { id, next } => Some(self.resume(now, (from, key), id, next)),
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
                 // It is told how it came to its end, as everybody is.
@@ -168,9 +227,42 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.tell(now);
     }
 
-    /// Answers a request.
+    /// Answers a request by what holds after all records.
     fn answer(&mut self, ticket: Ticket, answer: RegistryAnswer) {
-        self.out.push((ticket, Some(Arc::new(answer))));
+        self.answer_by(ticket, self.kept.records(), Some(Arc::new(answer)));
+    }
+
+    /// Answers a request by what is on disk, or does not answer it.
+    fn answer_now(&mut self, ticket: Ticket, answer: Option<Arc<RegistryAnswer>>) {
+        self.answer_by(ticket, 0, answer);
+    }
+
+    fn answer_by(&mut self, ticket: Ticket, rests_on: u64, answer: Option<Arc<RegistryAnswer>>) {
+        self.out.push(PendingAnswer { ticket, answer, rests_on });
+    }
+
+    /// Whether the question that is being answered was carried out before.
+    fn is_done(&self, ask: &RegistryQuestion) -> bool {
+        ask.is_change() && self.question.is_some_and(|it| self.kept.is_done(it.node, it.number))
+    }
+
+    /// The answer to a question that was carried out before.
+    fn answer_again(&self, ask: &RegistryQuestion) -> RegistryAnswer {
+        match ask {
+            RegistryQuestion::Bind { .. }
+            | RegistryQuestion::Unbind { .. }
+            | RegistryQuestion::Free { .. }
+            | RegistryQuestion::Leave => RegistryAnswer::Done,
+            _ => self.reached(),
+        }
+    }
+
+    /// Why a question is not carried out just now, if records cannot be written. A node that leaves is gone in any
+    /// case.
+    fn cannot_write(&self, ask: &RegistryQuestion) -> Option<RegistryRefusal> {
+        let leaves = matches!(ask, RegistryQuestion::Leave);
+        let why = self.unwritten.failure().filter(|_| ask.is_change() && !leaves)?;
+        Some(RegistryRefusal::Unwritten { why: why.to_owned() })
     }
 
     /// Whether the node of a link has left: requests that it had sent before may arrive after that.
@@ -180,8 +272,8 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// Why the request that was just handled was refused, if it was.
     pub(super) fn refused(&self, ticket: Ticket) -> Option<&RegistryRefusal> {
-        let (_, answer) = self.out.iter().find(|(asked, _)| *asked == ticket)?;
-        match answer.as_deref()? {
+        let pending = self.out.iter().find(|pending| pending.ticket == ticket)?;
+        match pending.answer.as_deref()? {
             RegistryAnswer::Refused(why) => Some(why),
             _ => None,
         }
@@ -199,22 +291,20 @@ impl<P: Ord + Clone> RegistryState<P> {
             return Some(RegistryAnswer::Refused(why));
         }
         match ask {
-            RegistryQuestion::Join(_) => None,
+            RegistryQuestion::Join(_) | RegistryQuestion::Resume { .. } => None,
             RegistryQuestion::Follow { .. } => {
                 self.follow(now, from, ticket, &ask);
                 None
             }
             RegistryQuestion::Bind { name, bytes, replace } => {
-                let (answer, bound) = self.names.bind(id, name, bytes, replace);
-                bound.into_iter().for_each(|(ticket, bound)| self.answer(ticket, bound));
-                Some(answer)
+                Some(self.bind(id, name, bytes, replace))
             }
-            RegistryQuestion::Unbind { name, bytes } => Some(self.names.unbind(id, &name, &bytes)),
+            RegistryQuestion::Unbind { name, bytes } => Some(self.unbind(id, name, Some(&bytes))),
             RegistryQuestion::Lookup { name, wait_ms } => {
                 let until = now.checked_add(Duration::from_millis(wait_ms));
                 let until = until.filter(|_| wait_ms > 0);
                 let vain = self.waits_in_vain(id, &name);
-                vain.or_else(|| self.names.lookup(from, ticket, &name, until))
+                vain.or_else(|| self.lookup(from, ticket, &name, until))
             }
             RegistryQuestion::Leave => {
                 self.leave(from, id);
@@ -229,14 +319,14 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Signal { to, bytes } => Some(self.signal(id, to, bytes)),
             RegistryQuestion::Close => {
-                if self.pool.closed_by().is_none() {
+                if self.kept.pool.closed_by().is_none() {
                     self.append(LogEntry::Closed { by: id });
                     self.tell_the_last();
                 }
                 Some(self.reached())
             }
             RegistryQuestion::Terminate => {
-                if self.pool.terminated_by().is_none() {
+                if self.kept.pool.terminated_by().is_none() {
                     self.append(LogEntry::Terminated { by: id });
                     self.tell_the_last();
                 }
@@ -247,10 +337,62 @@ impl<P: Ord + Clone> RegistryState<P> {
                 Some(RegistryAnswer::Done)
             }
             RegistryQuestion::Names { prefix, after } => {
-                Some(self.names.list(&prefix, after.as_deref()))
+                Some(self.kept.names.list(&prefix, after.as_deref()))
             }
-            RegistryQuestion::Free { name } => Some(self.names.free(id, &name)),
+            RegistryQuestion::Free { name } => Some(self.unbind(id, name, None)),
         }
+    }
+
+    fn bind(
+        &mut self,
+        owner: NodeId,
+        name: String,
+        bytes: Vec<u8>,
+        replace: bool,
+    ) -> RegistryAnswer {
+        if let Err(why) = self.kept.names.may_bind(owner, &name, &bytes, replace) {
+            return RegistryAnswer::Refused(why);
+        }
+        for (ticket, _) in self.waits.take_for(&name) {
+            self.out.push(PendingAnswer {
+                ticket,
+                answer: Some(Arc::new(RegistryAnswer::Bound { owner, bytes: bytes.clone() })),
+                rests_on: self.kept.records() + 1,
+            });
+        }
+        self.record(StateChange::Bound { name, owner, bytes });
+        RegistryAnswer::Done
+    }
+
+    fn unbind(&mut self, owner: NodeId, name: String, bytes: Option<&[u8]>) -> RegistryAnswer {
+        match self.kept.names.may_unbind(owner, &name, bytes) {
+            Ok(true) => {
+                self.record(StateChange::Unbound { name, owner });
+                RegistryAnswer::Done
+            }
+            Ok(false) => RegistryAnswer::NotBound,
+            Err(why) => RegistryAnswer::Refused(why),
+        }
+    }
+
+    /// Looks a name up; no answer yet if the request waits for the name.
+    fn lookup(
+        &mut self,
+        from: &P,
+        ticket: Ticket,
+        name: &str,
+        until: Option<Instant>,
+    ) -> Option<RegistryAnswer> {
+        if let Some((owner, bytes)) = self.kept.names.bound.get(name) {
+            let answer = RegistryAnswer::Bound { owner: *owner, bytes: bytes.clone() };
+            let rests_on = self.unwritten.last_of_name(name);
+            self.answer_by(ticket, rests_on, Some(Arc::new(answer)));
+            return None;
+        }
+        let Some(until) = until.filter(|_| name.len() <= NAME_MAX) else {
+            return Some(self.kept.names.not_bound(name));
+        };
+        self.waits.wait(from, ticket, name, until).err().map(RegistryAnswer::Refused)
     }
 
     /// Takes what a change that is sent to all members costs from the allowance of the member that makes it.
@@ -270,11 +412,11 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// The answer that what was requested is in the log by now.
     fn reached(&self) -> RegistryAnswer {
-        RegistryAnswer::Reached { next: self.pool.next() }
+        RegistryAnswer::Reached { next: self.kept.pool.next() }
     }
 
     fn is_in(&self, node: NodeId, view: &str) -> bool {
-        self.pool.view(view).is_some_and(|view| view.has(node))
+        self.kept.pool.view(view).is_some_and(|view| view.has(node))
     }
 
     fn enter(&mut self, node: NodeId, view: String) -> RegistryAnswer {
@@ -287,7 +429,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if view.len() > NAME_MAX {
             return large(format!("the name of a view has {} bytes", view.len()), NAME_MAX);
         }
-        let own = self.pool.views_of(node);
+        let own = self.kept.pool.views_of(node);
         if own >= limits::VIEWS_MAX {
             return large(format!("{node} is in {own} views"), limits::VIEWS_MAX);
         }
@@ -315,37 +457,38 @@ impl<P: Ord + Clone> RegistryState<P> {
         let is_due = now - seat.since >= SUSPECTED;
         if let Some((ticket, first)) = seat.follow.take_if(|_| is_due) {
             seat.since = now;
-            self.answer(ticket, RegistryAnswer::Events { first, entries: Vec::new() });
+            let probe = RegistryAnswer::Events { first, entries: Vec::new() };
+            self.answer_now(ticket, Some(Arc::new(probe)));
         }
     }
 
     /// The answer that this node need not wait for a name, if no node can bind it.
     fn waits_in_vain(&self, id: NodeId, name: &str) -> Option<RegistryAnswer> {
         // In an open pool another node may bind it.
-        if self.names.bound.contains_key(name) || self.may_grow() || planted(Fault::InVain) {
+        if self.kept.names.bound.contains_key(name) || self.may_grow() || planted(Fault::InVain) {
             return None;
         }
-        let gone = self.names.last.get(name).and_then(|owner| self.owner_gone(name, *owner));
+        let gone = self.kept.names.last.get(name).and_then(|owner| self.owner_gone(name, *owner));
         let nobody = || RegistryAnswer::NobodyLeft { name: name.to_owned() };
         gone.or_else(|| (self.alone() == Some(id)).then(nobody))
     }
 
     /// The only node of several that is not gone, and none can come in its place.
     fn alone(&self) -> Option<NodeId> {
-        let is_final = self.pool.is_complete() || self.pool.closed_by().is_some();
+        let is_final = self.kept.pool.is_complete() || self.kept.pool.closed_by().is_some();
         let no_more_come = is_final && self.terms.size > 1;
-        let mut here = self.pool.members().values().filter(|_| no_more_come);
+        let mut here = self.kept.pool.members().values().filter(|_| no_more_come);
         here.next().filter(|_| here.next().is_none()).map(|member| member.id)
     }
 
     /// Whether nodes may join of which nothing is known.
     fn may_grow(&self) -> bool {
-        self.terms.is_open && self.pool.closed_by().is_none()
+        self.terms.is_open && self.kept.pool.closed_by().is_none()
     }
 
     /// The answer for a name whose last owner was this node, if the node is gone.
     fn owner_gone(&self, name: &str, owner: NodeId) -> Option<RegistryAnswer> {
-        let fate = self.pool.fate(owner)?;
+        let fate = self.kept.pool.fate(owner)?;
         Some(RegistryAnswer::OwnerGone { name: name.to_owned(), owner, fate })
     }
 
@@ -364,35 +507,82 @@ impl<P: Ord + Clone> RegistryState<P> {
         (from, key): (&P, Option<PublicKey>),
         join: JoinRequest,
     ) -> RegistryAnswer {
+        // A node that has joined, and was not told so before the registry was started again.
+        let last = key.and_then(|key| self.kept.keys.user(&key));
+        if let Some(id) = last.filter(|id| self.absent.contains_key(id)) {
+            return self.resume(now, (from, key), id, 0);
+        }
         let rank = match self.may_join((from, key), &join) {
             Ok(rank) => rank,
             Err(why) => return RegistryAnswer::Refused(why),
         };
         let id = NodeId { rank, incarnation: self.next_incarnation() };
-        if !self.terms.is_open {
-            self.names.begin_anew(rank);
-        }
-        self.seats.insert(
-            from.clone(),
-            MemberLink {
-                id,
-                gone: None,
-                since: now,
-                follow: None,
-                allowance: ChangeAllowance::new(now),
-                snapshot: None,
-            },
-        );
-        self.moved.push((from.clone(), true));
+        self.seat_member(now, from, id);
         let JoinRequest { machine, location, fabrics, .. } = join;
-        if let Some(key) = key {
-            self.keys.insert(key, id);
-        }
         self.append(LogEntry::Joined(Member::new(id, machine, location, fabrics, key)));
+        self.welcome(id)
+    }
+
+    /// A link is that of a member from now on.
+    fn seat_member(&mut self, now: Instant, from: &P, id: NodeId) {
+        let allowance = ChangeAllowance::new(now);
+        let seat =
+            MemberLink { id, gone: None, since: now, follow: None, allowance, snapshot: None };
+        self.seats.insert(from.clone(), seat);
+        self.moved.push((from.clone(), true));
+    }
+
+    /// A member has made a new link, and knows the entries of the log below `next`.
+    fn resume(
+        &mut self,
+        now: Instant,
+        (from, key): (&P, Option<PublicKey>),
+        id: NodeId,
+        next: u64,
+    ) -> RegistryAnswer {
+        if let Err(why) = self.may_resume((from, key), id, next) {
+            return RegistryAnswer::Refused(why);
+        }
+        // The registry may not have seen yet that the link before has ended.
+        let before = self.seats.iter().find(|(_, seat)| seat.id == id);
+        if let Some(before) = before.map(|(before, _)| before.clone()) {
+            self.take_seat(&before);
+            self.moved.push((before, false));
+        }
+        self.absent.remove(&id);
+        self.seat_member(now, from, id);
+        self.welcome(id)
+    }
+
+    fn may_resume(
+        &self,
+        (from, key): (&P, Option<PublicKey>),
+        id: NodeId,
+        next: u64,
+    ) -> Result<(), RegistryRefusal> {
+        if let Some(seat) = self.seats.get(from) {
+            return Err(RegistryRefusal::JoinedAlready { id: seat.id });
+        }
+        match self.kept.pool.fate(id) {
+            Some(Departure::Died { .. }) if planted(Fault::DeadResumed) => {}
+            Some(Departure::Died { why }) => return Err(RegistryRefusal::Fenced { why }),
+            Some(Departure::Left) => return Err(RegistryRefusal::NotMember),
+            None => {
+                let member = self.kept.pool.member(id);
+                member.filter(|it| it.key() == key).ok_or(RegistryRefusal::NotMember)?;
+            }
+        }
+        let has = self.kept.pool.next();
+        if next > has { Err(RegistryRefusal::OlderState { knows: next, has }) } else { Ok(()) }
+    }
+
+    fn welcome(&self, id: NodeId) -> RegistryAnswer {
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
-        let PoolTerms { size, is_open, .. } = self.terms;
-        RegistryAnswer::Welcome { id, size, is_open, heard_ms }
+        let PoolTerms { size, is_open, resume, .. } = self.terms;
+        let resume = resume.unwrap_or_default().as_millis();
+        let resume_ms = u64::try_from(resume).unwrap_or(u64::MAX);
+        RegistryAnswer::Welcome { id, size, is_open, heard_ms, resume_ms }
     }
 
     fn may_join(
@@ -419,7 +609,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if join.size.is_some_and(|asked| asked != *size) {
             return Err(RegistryRefusal::OtherSize { size: *size });
         }
-        if let Some(by) = self.pool.closed_by().filter(|_| !planted(Fault::ClosedOpen)) {
+        if let Some(by) = self.kept.pool.closed_by().filter(|_| !planted(Fault::ClosedOpen)) {
             return Err(RegistryRefusal::PoolClosed { by });
         }
         limits::check_description(join, self.described)?;
@@ -428,7 +618,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         match join.rank {
             Some(rank) if rank >= *size => Err(RegistryRefusal::NoSuchRank { size: *size }),
-            Some(rank) => match self.pool.members().get(&rank) {
+            Some(rank) => match self.kept.pool.members().get(&rank) {
                 Some(member) => Err(RegistryRefusal::RankTaken { by: member.id }),
                 None => Ok(rank),
             },
@@ -438,12 +628,12 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// The first rank that is free; in an open pool the first one that was never used.
     fn free_rank(&self) -> Result<u32, RegistryRefusal> {
-        let (members, size) = (self.pool.members(), self.terms.size);
+        let (members, size) = (self.kept.pool.members(), self.terms.size);
         if members.len() >= size as usize {
             return Err(RegistryRefusal::PoolFull { size });
         }
         if self.terms.is_open {
-            let joined = self.pool.incarnation();
+            let joined = self.kept.pool.incarnation();
             return u32::try_from(joined).map_err(|_| RegistryRefusal::PoolFull { size: u32::MAX });
         }
         let taken = members.keys().zip(0..).take_while(|(rank, at)| *rank == at);
@@ -451,13 +641,16 @@ impl<P: Ord + Clone> RegistryState<P> {
     }
 
     fn next_incarnation(&self) -> u64 {
-        let last = self.pool.incarnation();
+        let last = self.kept.pool.incarnation();
+        if planted(Fault::LivesForgotten) && self.unwritten.is_of_another_run() {
+            return self.kept.pool.members().len() as u64 + 1;
+        }
         if planted(Fault::SameIncarnation) && last > 0 { last } else { last + 1 }
     }
 
     /// The node that a key was used by.
     fn last_user(&self, key: Option<PublicKey>) -> Option<NodeId> {
-        let id = key.and_then(|key| self.keys.user(&key));
+        let id = key.and_then(|key| self.kept.keys.user(&key));
         id.filter(|_| !planted(Fault::KeyReused))
     }
 
@@ -485,7 +678,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         };
         seat.since = now;
         let before = seat.follow.replace((ticket, *next));
-        self.out.extend(before.map(|(before, _)| (before, None)));
+        before.into_iter().for_each(|(before, _)| self.answer_now(before, None));
         // A node that is behind the others need not wait for them.
         if *next < self.told.0 {
             self.answer_follow(now, from);
@@ -495,36 +688,57 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// Sends a member that waits for events those that there are.
     fn answer_follow(&mut self, now: Instant, from: &P) {
         let Some(seat) = self.seats.get_mut(from) else { return };
-        if let Some((ticket, next)) = seat.follow.filter(|(_, next)| *next < self.log.next()) {
-            (seat.follow, seat.since) = (None, now);
+        let lasting = self.unwritten.lasting(self.kept.log.next());
+        if let Some((ticket, next)) = seat.follow.filter(|(_, next)| *next < lasting) {
             let id = seat.id;
+            if self.waits_for_state(from, next) {
+                return;
+            }
             let answer = match self.piece_for(from, next) {
                 Some(piece) => piece,
                 None => self.entries_from(next, id).0,
             };
-            self.answer(ticket, answer);
+            self.answer_now(ticket, Some(Arc::new(answer)));
+            if let Some(seat) = self.seats.get_mut(from) {
+                (seat.follow, seat.since) = (None, now);
+            }
         }
     }
 
-    /// A piece of the state of the pool, for a member that waits for an entry which is not kept, or which so many
-    /// follow that the state is shorter.
-    fn piece_for(&mut self, from: &P, next: u64) -> Option<RegistryAnswer> {
+    /// Whether the state of the pool is sent in place of the entries from this one on: the entry is not kept, or so
+    /// many follow that the state is shorter.
+    fn is_far_behind(&self, next: u64) -> bool {
         let is_short = || {
-            let behind = self.log.next() - next;
-            self.terms.is_open && behind > FOLLOWED.max(2 * self.pool.weight())
+            let behind = self.kept.log.next() - next;
+            self.terms.is_open && behind > FOLLOWED.max(2 * self.kept.pool.weight())
         };
+        next < self.kept.log.first() || is_short()
+    }
+
+    /// Whether a member waits until the state that it is to be sent is on disk.
+    fn waits_for_state(&self, from: &P, next: u64) -> bool {
+        let is_begun = |seat: &MemberLink| seat.snapshot.is_some();
+        let log = &self.kept.log;
+        self.unwritten.lasting(log.next()) < log.next()
+            && !self.seats.get(from).is_some_and(is_begun)
+            && self.is_far_behind(next)
+    }
+
+    /// A piece of the state of the pool, for a member that is far behind.
+    fn piece_for(&mut self, from: &P, next: u64) -> Option<RegistryAnswer> {
+        let is_far_behind = self.is_far_behind(next);
         let seat = self.seats.get_mut(from)?;
         let (state, sent) = match seat.snapshot.take().filter(|(state, _)| next < state.next) {
             Some(begun) => begun,
-            None if next < self.log.first() || is_short() => {
+            None if is_far_behind => {
                 let is_usable = |state: &&Arc<PoolSnapshot>| {
-                    state.next >= self.log.first()
+                    state.next >= self.kept.log.first()
                         && state.next > next
-                        && self.log.next() - state.next < FOLLOWED
+                        && self.kept.log.next() - state.next < FOLLOWED
                 };
                 let state = self.snapshot.as_ref().filter(is_usable).cloned();
                 let state = state.unwrap_or_else(|| {
-                    let state = self.pool.snapshot();
+                    let state = self.kept.pool.snapshot();
                     Arc::new(PoolSnapshot { next: state.next(), bytes: state.to_bytes() })
                 });
                 self.snapshot = Some(Arc::clone(&state));
@@ -541,8 +755,9 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// What a member is sent that waits for this entry of the log, and whether other members are sent the same.
     fn entries_from(&self, next: u64, node: NodeId) -> (RegistryAnswer, bool) {
-        let (entries, is_same) = limits::batch(&self.log, next, node);
-        let (entries, is_same) = fault::told((entries, is_same), self.log.get(0), node);
+        let log = &self.kept.log;
+        let (entries, is_same) = limits::batch(log, next..self.unwritten.lasting(log.next()), node);
+        let (entries, is_same) = fault::told((entries, is_same), log.get(0), node);
         (RegistryAnswer::Events { first: next, entries }, is_same)
     }
 
@@ -561,18 +776,19 @@ impl<P: Ord + Clone> RegistryState<P> {
             Departure::Died { why } => LogEntry::Died { node: id, why },
         };
         self.append(entry);
-        self.free_names(id);
+        self.tell_in_vain(id);
         self.tell_the_last();
     }
 
-    /// Frees the names of a node that is gone, and tells those who wait for them.
-    fn free_names(&mut self, id: NodeId) {
-        if planted(Fault::NamesKept) {
+    /// Tells those who wait for names of a node that is gone, if they wait in vain.
+    fn tell_in_vain(&mut self, id: NodeId) {
+        if planted(Fault::NamesKept) || self.may_grow() {
             return;
         }
-        for (ticket, name) in self.names.forget(id, !self.may_grow()) {
-            let answer = self.owner_gone(&name, id);
-            self.out.push((ticket, answer.map(Arc::new)));
+        for (ticket, name) in self.waits.take_in_vain(&self.kept.names.had(id)) {
+            if let Some(answer) = self.owner_gone(&name, id) {
+                self.answer(ticket, answer);
+            }
         }
     }
 
@@ -580,7 +796,7 @@ impl<P: Ord + Clone> RegistryState<P> {
     fn tell_the_last(&mut self) {
         let Some(alone) = self.alone() else { return };
         let last = self.seats.iter().find(|(_, seat)| seat.id == alone);
-        let waits = last.map(|(from, _)| self.names.stop_waiting(from)).unwrap_or_default();
+        let waits = last.map(|(from, _)| self.waits.stop_waiting(from)).unwrap_or_default();
         for (ticket, name) in waits {
             self.answer(ticket, RegistryAnswer::NobodyLeft { name });
         }
@@ -588,21 +804,26 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// A link has ended: its node has died, unless it had left.
     pub(crate) fn link_ended(&mut self, now: Instant, from: &P, why: &str) {
-        let Some(seat) = self.seats.remove(from) else { return };
-        let waits = self.names.stop_waiting(from);
-        let waits = waits.into_iter().map(|(ticket, _)| ticket);
-        let tickets = waits.chain(seat.follow.map(|(ticket, _)| ticket));
-        self.out.extend(tickets.map(|ticket| (ticket, None)));
+        let Some(seat) = self.take_seat(from) else { return };
         if seat.dies() {
             self.gone(seat.id, Departure::Died { why: cut_reason(why, self.terms.size) });
         }
         self.tell(now);
     }
 
+    /// Removes a link, and ends what it waits for.
+    fn take_seat(&mut self, from: &P) -> Option<MemberLink> {
+        let seat = self.seats.remove(from)?;
+        let waits = self.waits.stop_waiting(from).into_iter().map(|(ticket, _)| ticket);
+        let tickets: Vec<_> = waits.chain(seat.follow.map(|(ticket, _)| ticket)).collect();
+        tickets.into_iter().for_each(|ticket| self.answer_now(ticket, None));
+        Some(seat)
+    }
+
     /// The process of a rank has ended, as its launcher reports.
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
         let why = cut_reason(why, self.terms.size);
-        match self.pool.last(rank).filter(|_| !self.terms.is_open) {
+        match self.kept.pool.last(rank).filter(|_| !self.terms.is_open) {
             Some((id, None)) => self.declare_dead(id, why),
             Some(_) => {}
             None if self.terms.closed_size().is_some_and(|size| rank < size) => {
@@ -615,7 +836,7 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// The process of the registry knows that a member is dead.
     pub(crate) fn declare_member_dead(&mut self, now: Instant, node: NodeId, why: &str) {
-        if self.pool.member(node).is_some() {
+        if self.kept.pool.member(node).is_some() {
             self.declare_dead(node, cut_reason(why, self.terms.size));
         }
         self.tell(now);
@@ -626,6 +847,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             seat.gone = Some(Departure::Died { why: why.clone() });
             self.moved.push((from.clone(), false));
         }
+        self.absent.remove(&id);
         self.gone(id, Departure::Died { why });
     }
 
@@ -641,7 +863,8 @@ impl<P: Ord + Clone> RegistryState<P> {
                 Some((ticket, first)) if terms.is_probed(quiet) => {
                     (seat.follow, seat.since) = (None, now);
                     let probe = RegistryAnswer::Events { first, entries: Vec::new() };
-                    self.out.push((ticket, Some(Arc::new(probe))));
+                    let answer = Some(Arc::new(probe));
+                    self.out.push(PendingAnswer { ticket, answer, rests_on: 0 });
                 }
                 _ => {}
             }
@@ -650,11 +873,26 @@ impl<P: Ord + Clone> RegistryState<P> {
             let why = format!("it has not answered for {:?}", self.terms.patience);
             self.declare_dead(id, why);
         }
-        for (ticket, name) in self.names.late(now) {
-            let answer = self.names.not_bound(&name);
+        self.give_up_absent(now);
+        for (ticket, name) in self.waits.late(now) {
+            let answer = self.kept.names.not_bound(&name);
             self.answer(ticket, answer);
         }
         self.tell(now);
+    }
+
+    /// Declares members dead that have not come back in time since the registry was started again.
+    fn give_up_absent(&mut self, now: Instant) {
+        let most = self.terms.resume.unwrap_or_default();
+        let is_over = |since: Instant| now - since >= most || planted(Fault::Graceless);
+        let late: Vec<NodeId> =
+            self.absent.iter().filter(|(_, since)| is_over(**since)).map(|(id, _)| *id).collect();
+        for id in late {
+            let why = format!(
+                "it has not come back within {most:?} since the registry was started again"
+            );
+            self.declare_dead(id, why);
+        }
     }
 
     /// Does not count the time in which the registry was stopped, or got no time from its machine:
@@ -665,8 +903,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         if stopped.is_zero() || planted(Fault::Unforgiving) {
             return;
         }
-        for seat in self.seats.values_mut() {
-            seat.since = (seat.since + stopped).min(now);
+        let seats = self.seats.values_mut().map(|seat| &mut seat.since);
+        for since in seats.chain(self.absent.values_mut()) {
+            *since = (*since + stopped).min(now);
         }
     }
 
@@ -680,7 +919,9 @@ impl<P: Ord + Clone> RegistryState<P> {
             let due = seat.since + if seat.follow.is_some() { silent } else { patience };
             look.map_or(due, |look| look.min(due))
         });
-        due.chain(self.names.next_event()).chain(self.next_telling()).min()
+        let resume = self.terms.resume.unwrap_or_default();
+        let absent = self.absent.values().min().map(|since| *since + resume);
+        due.chain(self.waits.next_event()).chain(self.next_telling()).chain(absent).min()
     }
 
     /// Appends an entry to the log.
@@ -693,7 +934,7 @@ impl<P: Ord + Clone> RegistryState<P> {
                     limits::description(&member.machine, &member.location, &member.fabrics);
             }
             LogEntry::Left(node) | LogEntry::Died { node, .. } => {
-                if let Some(member) = self.pool.member(*node) {
+                if let Some(member) = self.kept.pool.member(*node) {
                     self.described -=
                         limits::description(&member.machine, &member.location, &member.fabrics);
                     let hosts =
@@ -707,10 +948,53 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             _ => {}
         }
-        debug_assert!(self.pool.allows(&entry) || egret_net::rt::fault().is_some(), "{entry:?}");
-        let (number, bytes) = (self.pool.next(), entry.len());
-        self.pool.apply(&entry, |event| self.events.push(number, event));
-        self.log.push(entry, bytes);
+        self.record(StateChange::Entry(entry));
+    }
+
+    /// Changes what lasts.
+    fn record(&mut self, change: StateChange) {
+        let record = StateRecord { change, question: self.question.take() };
+        debug_assert!(self.kept.allows(&record) || egret_net::rt::fault().is_some(), "{record:?}");
+        let (entry, mut events) = (self.kept.pool.next(), VecDeque::new());
+        self.kept.apply(&record, |event| events.push_back((entry, event)));
+        self.unwritten.push(record, (self.kept.records(), self.kept.pool.next()), events);
+        self.announce();
+    }
+
+    /// Tells the process of the registry what has happened, as far as it is on disk.
+    fn announce(&mut self) {
+        for (entry, event) in self.unwritten.take_events() {
+            self.events.push(entry, event);
+        }
+    }
+
+    /// Whether there are records to be written.
+    pub(super) fn has_records(&self) -> bool {
+        self.unwritten.has_records()
+    }
+
+    /// Takes the records that are to be written.
+    pub(super) fn take_records(&mut self) -> Vec<StateRecord> {
+        self.unwritten.take()
+    }
+
+    /// The records below this number are on disk.
+    pub(super) fn written(&mut self, now: Instant, records: u64) {
+        self.unwritten.written(records);
+        self.announce();
+        self.tell(now);
+    }
+
+    /// Records cannot be written: what rests on them is refused, until they are.
+    pub(super) fn unwritable(&mut self, why: &str) {
+        self.unwritten.fail(why);
+        for pending in &mut self.out {
+            if pending.answer.is_some() && !self.unwritten.has_written(pending.rests_on) {
+                let why = RegistryRefusal::Unwritten { why: why.to_owned() };
+                pending.answer = Some(Arc::new(RegistryAnswer::Refused(why)));
+                pending.rests_on = 0;
+            }
+        }
     }
 
     /// Sends new entries of the log to the members that wait for some: at once if the last ones were sent
@@ -719,18 +1003,23 @@ impl<P: Ord + Clone> RegistryState<P> {
         if self.next_telling().is_none_or(|due| due > now) {
             return;
         }
-        self.told = (self.log.next(), Some(now));
-        let waiting = self.seats.iter_mut().filter_map(|(from, seat)| {
-            let (ticket, next) = seat.follow.take_if(|(_, next)| *next < self.log.next())?;
-            seat.since = now;
-            Some((from.clone(), ticket, next, seat.id))
+        let lasting = self.unwritten.lasting(self.kept.log.next());
+        self.told = (lasting, Some(now));
+        let is_due = |seat: &MemberLink| seat.follow.is_some_and(|(_, next)| next < lasting);
+        let waiting = self.seats.iter().filter(|(from, seat)| {
+            let waits = |(_, next)| !self.waits_for_state(from, next);
+            is_due(seat) && seat.follow.is_some_and(waits)
         });
-        let waiting: Vec<_> = waiting.collect();
+        let waiting: Vec<P> = waiting.map(|(from, _)| from.clone()).collect();
         // Most of them wait for the same entry.
         let mut same: BTreeMap<u64, Arc<RegistryAnswer>> = BTreeMap::new();
-        for (from, ticket, next, node) in waiting {
+        for from in waiting {
+            let Some(seat) = self.seats.get_mut(&from) else { continue };
+            let Some((ticket, next)) = seat.follow.take() else { continue };
+            let node = seat.id;
+            seat.since = now;
             if let Some(piece) = self.piece_for(&from, next) {
-                self.answer(ticket, piece);
+                self.answer_now(ticket, Some(Arc::new(piece)));
                 continue;
             }
             let answer = match same.get(&next) {
@@ -744,14 +1033,15 @@ impl<P: Ord + Clone> RegistryState<P> {
                     answer
                 }
             };
-            self.out.push((ticket, Some(answer)));
+            self.answer_now(ticket, Some(answer));
         }
     }
 
     /// When new entries are sent to all who wait for some, if there are any.
     fn next_telling(&self) -> Option<Instant> {
         let (told, at) = self.told;
-        (told < self.log.next()).then(|| at.map_or(Instant::default(), |at| at + TOGETHER))
+        (told < self.unwritten.lasting(self.kept.log.next()))
+            .then(|| at.map_or(Instant::default(), |at| at + TOGETHER))
     }
 
     /// Takes the links that have become those of members (`true`), and those that are not any more.
@@ -759,9 +1049,13 @@ impl<P: Ord + Clone> RegistryState<P> {
         std::mem::take(&mut self.moved)
     }
 
-    /// Answers, by their tickets; a ticket without one is not answered.
+    /// Answers, by their tickets; a ticket without one is not answered. Those that rest on records which are not on
+    /// disk stay.
     pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<Arc<RegistryAnswer>>)> {
-        std::mem::take(&mut self.out)
+        let unwritten = &self.unwritten;
+        let is_due = |pending: &mut PendingAnswer| unwritten.has_written(pending.rests_on);
+        let due = self.out.extract_if(.., is_due);
+        due.map(|pending| (pending.ticket, pending.answer)).collect()
     }
 }
 

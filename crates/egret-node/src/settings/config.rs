@@ -160,13 +160,14 @@ impl Config {
 
     /// The deadline of calls that have no deadline of their own.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
-        let text = match deadline.into() {
-            Deadline::UntilDead => "never".to_owned(),
-            Deadline::In(time) => {
-                format!("{}us", time.as_nanos().div_ceil(1000).min(u64::MAX.into()))
-            }
-        };
-        self.with(SettingKey::Deadline, &text)
+        self.with_time(SettingKey::Deadline, deadline.into())
+    }
+
+    /// How long a registry that [keeps its state](crate::registry::RegistryOptions::state) may be out of reach, as while
+    /// it is started again, before the node gives it up ([`Event::RegistryLost`](crate::node::Event::RegistryLost)).
+    /// Other registries are lost with their link.
+    pub fn registry_grace(self, grace: impl Into<Deadline>) -> Self {
+        self.with_time(SettingKey::RegistryGrace, grace.into())
     }
 
     /// The [place](egret_net::fabric::place) where the node listens on networks.
@@ -229,6 +230,16 @@ impl Config {
     pub fn reject(mut self, property: Property) -> Self {
         self.rejected.push(property);
         self
+    }
+
+    fn with_time(self, key: SettingKey, time: Deadline) -> Self {
+        let text = match time {
+            Deadline::UntilDead => "never".to_owned(),
+            Deadline::In(time) => {
+                format!("{}us", time.as_nanos().div_ceil(1000).min(u64::MAX.into()))
+            }
+        };
+        self.with(key, &text)
     }
 
     fn with(mut self, key: SettingKey, value: &str) -> Self {

@@ -14,6 +14,7 @@ pub(crate) enum SettingKey {
     Rank,
     LocalRank,
     Registry,
+    RegistryGrace,
     Secret,
     SecretFd,
     SecretFile,
@@ -29,12 +30,13 @@ pub(crate) enum SettingKey {
 }
 
 impl SettingKey {
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Pool,
         Self::Size,
         Self::Rank,
         Self::LocalRank,
         Self::Registry,
+        Self::RegistryGrace,
         Self::Secret,
         Self::SecretFd,
         Self::SecretFile,
@@ -59,6 +61,12 @@ impl SettingKey {
                 ("local_rank", "EGRET_LOCAL_RANK", None, "which of the nodes on this machine it is")
             }
             Self::Registry => ("registry", "EGRET_REGISTRY", None, "where the registry is"),
+            Self::RegistryGrace => (
+                "registry_grace",
+                "EGRET_REGISTRY_GRACE",
+                Some("30s"),
+                "how long a registry that keeps its state may be out of reach",
+            ),
             Self::Secret => (
                 "secret",
                 "EGRET_SECRET",
@@ -149,7 +157,7 @@ impl SettingKey {
             Self::Trust => Trust::read(value).map(drop),
             Self::Encrypt => Encrypt::read(value).map(drop),
             Self::Wait => Wait::read(value).map(drop),
-            Self::Deadline => Deadline::read(value).map(drop),
+            Self::Deadline | Self::RegistryGrace => Deadline::read(value).map(drop),
             Self::Location => Location::read(value).map(drop),
             _ => Ok(()),
         }

@@ -112,7 +112,7 @@ fn a_refused_follower_is_answered_at_its_endpoint() {
 fn welcomes(then: impl Fn(ReplySlot) + Send + 'static) -> (Links, egret_node::am::Endpoint) {
     let id = [&0_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
     let (size, heard_ms) = (1_u32.to_le_bytes(), 300_u64.to_le_bytes());
-    let welcome = [&[0][..], &id, &size, &[0], &heard_ms].concat();
+    let welcome = [&[0][..], &id, &size, &[0], &heard_ms, &[0; 8]].concat();
     let member = [&id[..], &[0; 25]].concat();
     let joined = [&[1][..], &0_u64.to_le_bytes(), &size, &[0], &member].concat();
     let links = links(crate::SECRET);

@@ -23,6 +23,7 @@ pub fn questions(mut input: &[u8]) {
         is_open: false,
         silent,
         patience,
+        resume: None,
     });
     let (mut now, mut open) = (Instant::default(), BTreeSet::new());
     let mut ticket = 0_u64;
@@ -89,19 +90,19 @@ fn join() -> JoinRequest {
 
 fn check(state: &RegistryState<u32>, open: usize) {
     let standing = state.seats.values().filter(|seat| seat.follow.is_some()).count();
-    assert_eq!(open, standing + state.names.waits.len(), "every question is answered or kept");
-    assert!(state.names.waits.len() <= 5 * WAITS_MAX);
-    assert!(state.names.bound.len() <= 5 * NAMES_MAX);
-    assert!(state.names.bound.keys().all(|name| name.len() <= NAME_MAX));
-    assert!(state.names.last.len() <= 3 * 2 * NAMES_MAX);
-    let both = |name| state.names.bound.contains_key(name);
-    assert!(!state.names.last.keys().any(both), "a name is bound or free");
-    let here: BTreeSet<_> = state.pool.members().values().map(|member| member.id).collect();
+    assert_eq!(open, standing + state.waits.len(), "every question is answered or kept");
+    assert!(state.waits.len() <= 5 * WAITS_MAX);
+    assert!(state.kept.names.bound.len() <= 5 * NAMES_MAX);
+    assert!(state.kept.names.bound.keys().all(|name| name.len() <= NAME_MAX));
+    assert!(state.kept.names.last.len() <= 3 * 2 * NAMES_MAX);
+    let both = |name| state.kept.names.bound.contains_key(name);
+    assert!(!state.kept.names.last.keys().any(both), "a name is bound or free");
+    let here: BTreeSet<_> = state.kept.pool.members().values().map(|member| member.id).collect();
     assert!(here.len() <= 3, "no more than the pool has");
-    let owners = state.names.bound.values();
+    let owners = state.kept.names.bound.values();
     owners.for_each(|(owner, _)| assert!(here.contains(owner), "a name without its node"));
     let mut lives = BTreeSet::new();
-    for (entry, _) in state.log.from(state.log.first()) {
+    for (entry, _) in state.kept.log.from(state.kept.log.first()) {
         if let LogEntry::Joined(member) = entry {
             assert!(lives.insert(member.id.incarnation), "a life that began twice");
         }

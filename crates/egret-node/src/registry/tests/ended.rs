@@ -76,15 +76,15 @@ impl Stage {
     }
 
     fn log(&self) -> Vec<LogEntry> {
-        self.registry.server.inner.lock().state.log.to_vec()
+        self.registry.server.inner.lock().state.kept.log.to_vec()
     }
 
     /// Nobody is a member, nothing is kept of anybody, and there is room for another.
     fn assert_nobody_is_here(&self, sim: &Sim) {
         {
             let inner = self.registry.server.inner.lock();
-            let log = &inner.state.log;
-            assert!(inner.state.pool.members().is_empty(), "{log:?}");
+            let log = &inner.state.kept.log;
+            assert!(inner.state.kept.pool.members().is_empty(), "{log:?}");
             assert!(inner.state.seats.is_empty() && inner.slots.is_empty());
         }
         let config = Config::new(POOL).registry("registry").over(sim.nic("another"));
@@ -171,9 +171,9 @@ fn a_member_that_joined_after_its_link_ended_dies() {
         state.tick(now + Duration::from_secs(second));
     }
     assert!(
-        matches!(&state.log.to_vec()[..], [LogEntry::Joined(_), LogEntry::Died { node, .. }] if *node == id)
+        matches!(&state.kept.log.to_vec()[..], [LogEntry::Joined(_), LogEntry::Died { node, .. }] if *node == id)
     );
-    assert!(state.pool.members().is_empty());
+    assert!(state.kept.pool.members().is_empty());
     assert_eq!(state.take_moved(), [(1, true), (1, false)]);
     assert_eq!(
         keys::join(&mut state, 2, 2, "a").unwrap().rank,

@@ -11,7 +11,14 @@ use crate::pool::{FabricOffer, Location, NodeId, Properties, RegistryRefusal};
 
 pub(super) fn state() -> RegistryState<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-    RegistryState::new(PoolTerms { pool: "p".into(), size: 3, is_open: false, silent, patience })
+    RegistryState::new(PoolTerms {
+        pool: "p".into(),
+        size: 3,
+        is_open: false,
+        silent,
+        patience,
+        resume: None,
+    })
 }
 
 /// Asks over a link by which this key was proven.

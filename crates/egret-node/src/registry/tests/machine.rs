@@ -31,8 +31,14 @@ impl Desk {
 
     fn of(size: u32, is_open: bool) -> Self {
         let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
-        let state =
-            RegistryState::new(PoolTerms { pool: "p".into(), size, is_open, silent, patience });
+        let state = RegistryState::new(PoolTerms {
+            pool: "p".into(),
+            size,
+            is_open,
+            silent,
+            patience,
+            resume: None,
+        });
         Self { state, now: Instant::default(), tickets: 0, said: BTreeMap::new() }
     }
 
@@ -194,9 +200,11 @@ pub(super) fn a_silent_node_is_asked_and_given_up_only_if_it_does_not_answer() {
         assert_eq!(desk.said.get(&standing), Some(&Some(asked)));
         desk.passes(Duration::from_millis(7999));
     }
-    assert_eq!(desk.state.log.next(), 1);
+    assert_eq!(desk.state.kept.log.next(), 1);
     desk.passes(Duration::from_millis(1));
-    assert!(matches!(desk.state.log.get(1).unwrap(), LogEntry::Died { node, .. } if *node == id));
+    assert!(
+        matches!(desk.state.kept.log.get(1).unwrap(), LogEntry::Died { node, .. } if *node == id)
+    );
     let refused = desk.ask(1, bind("x", b""));
     assert!(
         matches!(refused, RegistryAnswer::Refused(RegistryRefusal::Fenced { .. })),
@@ -239,12 +247,12 @@ pub(super) fn a_stopped_registry_declares_no_node_dead() {
     desk.passes(LOOK);
     desk.asks(1, RegistryQuestion::Follow { next: 3 });
     desk.jumps(long);
-    assert_eq!(desk.state.log.next(), 3, "{:?}", desk.state.log);
+    assert_eq!(desk.state.kept.log.next(), 3, "{:?}", desk.state.kept.log);
     // Who does not answer while the registry runs is dead still.
     desk.passes(LOOK);
     desk.asks(1, RegistryQuestion::Follow { next: 4 });
     desk.passes(4 * LOOK);
-    let died = desk.state.log.to_vec().into_iter().skip(3).map(|entry| match entry {
+    let died = desk.state.kept.log.to_vec().into_iter().skip(3).map(|entry| match entry {
         LogEntry::Died { node, .. } => node,
         other => panic!("{other:?}"),
     });
@@ -286,11 +294,11 @@ fn names_and_values_beyond_the_limits_are_refused() {
     assert_eq!(desk.said.get(&one), Some(&None), "of a node one question stands");
     assert_eq!(desk.said.get(&two), None);
     desk.state.link_ended(desk.now, &1, &"w".repeat(100_000));
-    let Some(LogEntry::Died { why, .. }) = desk.state.log.to_vec().pop() else { panic!() };
+    let Some(LogEntry::Died { why, .. }) = desk.state.kept.log.to_vec().pop() else { panic!() };
     assert_eq!(why.len(), 1024);
     desk.hear();
     assert_eq!(desk.said.values().filter(|said| said.is_none()).count(), 1026);
-    assert!(desk.state.names.bound.is_empty() && desk.state.names.waits.is_empty());
+    assert!(desk.state.kept.names.bound.is_empty() && desk.state.waits.len() == 0);
 }
 
 #[test]
@@ -306,5 +314,5 @@ fn questions_of_non_members_are_refused() {
     }
     desk.state.link_ended(desk.now, &9, "gone");
     desk.state.process_ended(desk.now, 7, "no such rank");
-    assert!(desk.state.log.next() == 0);
+    assert!(desk.state.kept.log.next() == 0);
 }

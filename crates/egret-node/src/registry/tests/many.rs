@@ -30,7 +30,7 @@ fn every_node_of_a_large_pool_is_served() {
         let joined = join(&sim, &registry, at);
         nodes.push(joined.unwrap_or_else(|why| panic!("node {at} of {SIZE}: {why}")));
     }
-    let here = registry.server.inner.lock().state.pool.members().len();
+    let here = registry.server.inner.lock().state.kept.pool.members().len();
     assert_eq!(here, SIZE as usize);
     assert_eq!(nodes[SIZE as usize - 1].members().len(), SIZE as usize);
     // Who comes too late hears why.

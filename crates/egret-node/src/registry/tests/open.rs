@@ -56,7 +56,7 @@ fn a_state_comes_in_pieces_while_the_pool_changes() {
         panic!("entries instead of the state")
     };
     assert!(total > 2 * bytes.len() as u64, "{total}");
-    let then = desk.state.log.next();
+    let then = desk.state.kept.log.next();
     desk.ask(2, enter("late"));
     let mut whole = bytes;
     while (whole.len() as u64) < total {
@@ -83,7 +83,7 @@ fn states_that_cannot_be_are_refused() {
     let mut desk = Desk::open(10);
     let ids = [desk.join(1), desk.join(2)];
     desk.ask(1, enter("v"));
-    let state = desk.state.pool.clone();
+    let state = desk.state.kept.pool.clone();
     assert_eq!(PoolState::from_bytes(&state.to_bytes()).as_ref(), Some(&state));
     let bytes = state.to_bytes();
     assert_eq!(PoolState::from_bytes(&bytes[1..]), None);
@@ -118,7 +118,7 @@ fn ranks_of_an_open_pool_are_numbers_in_the_order_of_joining() {
     {
         assert_eq!(desk.ask(5, RegistryQuestion::Join(join)), refused);
     }
-    let order: Vec<u32> = desk.state.pool.members().keys().copied().collect();
+    let order: Vec<u32> = desk.state.kept.pool.members().keys().copied().collect();
     assert_eq!(order, [1, 2]);
 }
 
@@ -147,7 +147,7 @@ pub(super) fn nobody_joins_a_pool_that_is_closed() {
     assert_eq!(desk.ask(1, RegistryQuestion::Terminate), reached(3));
     assert_eq!(desk.ask(1, RegistryQuestion::Terminate), reached(3));
     let end = [LogEntry::Closed { by }, LogEntry::Terminated { by }];
-    assert_eq!(desk.state.log.to_vec()[1..], end, "each happens once");
+    assert_eq!(desk.state.kept.log.to_vec()[1..], end, "each happens once");
 }
 
 #[test]
@@ -162,23 +162,23 @@ fn a_view_has_its_members_in_their_order_and_a_first_one() {
     for (from, next) in [(2, 4), (1, 5), (3, 6), (1, 6)] {
         assert_eq!(desk.ask(from, enter("v")), RegistryAnswer::Reached { next });
     }
-    let view = desk.state.pool.view("v").unwrap().clone();
+    let view = desk.state.kept.pool.view("v").unwrap().clone();
     assert_eq!(view.members, [all[1], all[0], all[2]]);
     assert_eq!((view.epoch, view.first_since), (6, 4));
     desk.ask(1, RegistryQuestion::Exit { view: "v".into() });
-    let view = desk.state.pool.view("v").unwrap().clone();
+    let view = desk.state.kept.pool.view("v").unwrap().clone();
     assert_eq!((view.epoch, view.first_since), (7, 4), "the first one is still there");
     desk.ask(2, RegistryQuestion::Leave);
-    let view = desk.state.pool.view("v").unwrap().clone();
+    let view = desk.state.kept.pool.view("v").unwrap().clone();
     assert_eq!((view.first(), view.epoch, view.first_since), (Some(all[2]), 8, 8));
     desk.state.link_ended(desk.now, &3, "cut off");
-    assert_eq!(desk.state.pool.view("v"), None, "nobody is left");
+    assert_eq!(desk.state.kept.pool.view("v"), None, "nobody is left");
     desk.ask(1, enter("v"));
-    assert_eq!(desk.state.pool.view("v").unwrap().first_since, 10, "and yet the epoch grows");
+    assert_eq!(desk.state.kept.pool.view("v").unwrap().first_since, 10, "and yet the epoch grows");
     let mut events = Vec::new();
     let mut state = PoolState::of_size(Some(3));
-    desk.state.log.to_vec().iter().for_each(|entry| state.apply(entry, |it| events.push(it)));
-    assert_eq!(state, desk.state.pool, "the log is the state");
+    desk.state.kept.log.to_vec().iter().for_each(|entry| state.apply(entry, |it| events.push(it)));
+    assert_eq!(state, desk.state.kept.pool, "the log is the state");
     let won = events.into_iter().filter_map(|event| match event {
         Event::Elected { winner, epoch, .. } => Some((winner, epoch)),
         _ => None,
@@ -274,7 +274,7 @@ fn a_suspect_is_probed_at_once() {
     let probe = RegistryAnswer::Events { first: 2, entries: Vec::new() };
     assert_eq!(desk.said.remove(&standing), Some(Some(probe)));
     desk.passes(Duration::from_secs(8));
-    assert!(matches!(desk.state.pool.fate(two), Some(Departure::Died { .. })));
+    assert!(matches!(desk.state.kept.pool.fate(two), Some(Departure::Died { .. })));
 }
 
 /// Nodes come and go for ever: what is kept has bounds, and who comes late has the state.
@@ -289,14 +289,14 @@ fn a_hundred_thousand_lives_take_bounded_memory() {
         assert_eq!(desk.ask(from, RegistryQuestion::Leave), RegistryAnswer::Done);
         desk.state.link_ended(desk.now, &from, "it has left");
     }
-    let log = &desk.state.log;
+    let log = &desk.state.kept.log;
     assert!(log.next() - log.first() <= ENTRIES_MAX as u64);
     assert!(log.from(log.first()).map(|(_, bytes)| bytes).sum::<usize>() <= BYTES_MAX);
     assert!(desk.state.seats.len() == 1);
     let state = snapshot(&mut desk, 1, 0);
     assert_eq!(state.members().values().map(|it| it.id).collect::<Vec<_>>(), [first]);
     assert_eq!(state.view("long").unwrap().first(), Some(first));
-    assert_eq!(state.next(), desk.state.log.next());
+    assert_eq!(state.next(), desk.state.kept.log.next());
     assert!(state.to_bytes().len() < 64 << 10, "{} bytes", state.to_bytes().len());
     // What is forgotten is gone all the same.
     let long_ago = NodeId { rank: 1, incarnation: 2 };

@@ -250,7 +250,7 @@ impl<'a> Trial<'a> {
     }
 
     fn log(&self) -> Vec<LogEntry> {
-        self.registry.server.inner.lock().state.log.to_vec()
+        self.registry.server.inner.lock().state.kept.log.to_vec()
     }
 
     /// What must hold at all times.
@@ -267,9 +267,9 @@ impl<'a> Trial<'a> {
             assert!(place.harmed || !died.contains(&id), "{id} lives: {fenced:?}");
         }
         let inner = self.registry.server.inner.lock();
-        let here = inner.state.pool.members().values().map(|member| member.id);
+        let here = inner.state.kept.pool.members().values().map(|member| member.id);
         let here: BTreeSet<NodeId> = here.collect();
-        let owners = inner.state.names.bound.values().map(|(owner, _)| *owner);
+        let owners = inner.state.kept.names.bound.values().map(|(owner, _)| *owner);
         owners.for_each(|owner| assert!(here.contains(&owner), "a name of {owner}"));
     }
 
@@ -329,7 +329,7 @@ impl<'a> Trial<'a> {
     fn nothing_is_left(&self, members: usize) {
         let standing = self.standing();
         let inner = self.registry.server.inner.lock();
-        assert!(inner.state.names.waits.is_empty());
+        assert!(inner.state.waits.len() == 0);
         assert_eq!(inner.slots.len(), standing);
         assert!((members..=self.places.len()).contains(&standing), "{standing} of {members}");
     }
