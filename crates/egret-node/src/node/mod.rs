@@ -59,7 +59,6 @@ pub use join::Joining;
 pub use names::{Binding, RegistryReply, RegistryRequests};
 #[doc(hidden)]
 pub use panic::describe_panics;
-pub use report::{NodeReport, PeerReport, WaitReport, wait_circle};
 pub use route::{Explanation, Route};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use view::FuzzedView;
@@ -67,7 +66,7 @@ pub(crate) use view::FuzzedView;
 use crate::pool::wire::RegistryQuestion;
 pub use crate::pool::{
     Departure, Event, Events, FabricOffer, JoinError, Latency, Member, NodeError, NodeId,
-    Properties, Property, RegistryRefusal, View,
+    NodeReport, PeerReport, Properties, Property, RegistryRefusal, View, WaitReport, wait_circle,
 };
 pub use crate::settings::config::Config;
 

@@ -226,6 +226,13 @@ impl PoolWatch {
                 }
                 self.ask_on();
             }
+            Some(RegistryAnswer::Report { number }) => {
+                if let Some(report) = self.report() {
+                    self.questions
+                        .owe(&RegistryQuestion::Report { number, bytes: report.to_bytes() });
+                }
+                self.ask_on();
+            }
             Some(RegistryAnswer::Refused(why)) => self.lose(&why.to_string()),
             _ => self.lose("it said what no registry says"),
         }

@@ -42,6 +42,8 @@ pub(crate) enum RegistryQuestion {
     /// Makes this link that of a member, which knows the entries of the log below `next`: it has lost its link to the
     /// registry.
     Resume { id: NodeId, next: u64 },
+    /// Reports what the requesting node does and waits for, as the registry has asked with this number.
+    Report { number: u64, bytes: Vec<u8> },
 }
 
 /// The description of a node that joins.
@@ -89,6 +91,9 @@ pub(crate) enum RegistryAnswer {
     Reached { next: u64 },
     /// Bound names and their owners; whether there are more.
     Names { names: Vec<(String, NodeId)>, more: bool },
+    /// In place of events: the node is to send a [`Report`](RegistryQuestion::Report) with this number, and the same
+    /// [`Follow`](RegistryQuestion::Follow) again.
+    Report { number: u64 },
 }
 
 /// One event in the registry's log.
@@ -140,7 +145,8 @@ impl RegistryQuestion {
             | Self::Lookup { .. }
             | Self::Suspect { .. }
             | Self::Names { .. }
-            | Self::Resume { .. } => false,
+            | Self::Resume { .. }
+            | Self::Report { .. } => false,
         }
     }
 
@@ -332,6 +338,11 @@ mod tests {
                 RegistryQuestion::Resume { id, next: 5 }.to_bytes(),
                 "0e0200000011000000000000000500000000000000",
             ),
+            (
+                RegistryQuestion::Report { number: 5, bytes: vec![7] }.to_bytes(),
+                "0f05000000000000000100000007",
+            ),
+            (RegistryAnswer::Report { number: 5 }.to_bytes(), "0c0500000000000000"),
             (
                 RegistryAnswer::Refused(RegistryRefusal::Unwritten { why: "w".into() }).to_bytes(),
                 "05100100000077",

@@ -26,6 +26,7 @@ mod operator;
 mod options;
 mod record;
 mod refusals;
+mod reports;
 mod serve;
 mod state;
 mod state_dir;
@@ -36,7 +37,7 @@ mod unwritten;
 use std::sync::Arc;
 
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
-use egret_net::rt::{self, Instant};
+use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Nic, Secret};
 pub use operator::Operator;
 pub use options::RegistryOptions;
@@ -46,7 +47,7 @@ use self::record::KeptState;
 use self::serve::RegistryServer;
 use self::state_dir::StateDir;
 use crate::flow::FlowTerms;
-use crate::pool::{Events, JoinError, NodeId};
+use crate::pool::{Events, JoinError, NodeId, NodeReport};
 use crate::settings::config::Config;
 use crate::{Links, LinksOptions};
 
@@ -159,6 +160,26 @@ impl Registry {
     /// member.
     pub fn declare_dead(&self, node: NodeId, why: &str) {
         self.server.change(|state, now| state.declare_member_dead(now, node, why));
+    }
+
+    /// Asks all members what they do and wait for. With each member comes its report, unless the member has not
+    /// answered within the deadline.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let pool = egret_node::local::pool(2)?;
+    /// for (node, report) in pool.registry().reports(Duration::from_secs(5)) {
+    ///     match report {
+    ///         Some(report) => println!("{report}"),
+    ///         None => println!("{node} does not answer"),
+    ///     }
+    /// }
+    /// # Ok::<(), egret_node::node::JoinError>(())
+    /// ```
+    #[must_use]
+    pub fn reports(&self, deadline: impl Into<Deadline>) -> Vec<(NodeId, Option<NodeReport>)> {
+        self.server.reports(deadline.into())
     }
 
     /// The events of the pool, from the beginning.

@@ -16,7 +16,9 @@ use crate::Links;
 use crate::am::{EndedLink, Endpoint, LinkPeer, Message, ReplySlot, Request};
 use crate::link::LinkError;
 use crate::pool::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
-use crate::pool::{Event, EventPlace, EventSource, JoinError, RegistryRefusal};
+use crate::pool::{
+    Event, EventPlace, EventSource, JoinError, NodeId, NodeReport, RegistryRefusal, drive,
+};
 
 /// The registry on its links.
 pub(super) struct RegistryServer {
@@ -30,6 +32,8 @@ pub(super) struct RegistryServer {
     journal: Mutex<Option<Journal>>,
     /// The thread that writes the state.
     writer: OnceLock<Thread>,
+    /// Held while reports are collected.
+    reports: Mutex<()>,
 }
 
 pub(super) struct ServedState {
@@ -57,8 +61,16 @@ impl RegistryServer {
         let endpoint = links.bundle().register(ENDPOINT, 0)?;
         let (inner, refusals) = (Mutex::new(inner), Mutex::default());
         let (unset, clock, writer) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let server =
-            Arc::new(Self { links, inner, endpoint: unset, refusals, clock, journal, writer });
+        let server = Arc::new(Self {
+            links,
+            inner,
+            endpoint: unset,
+            refusals,
+            clock,
+            journal,
+            writer,
+            reports: Mutex::default(),
+        });
         let weak = Arc::downgrade(&server);
         endpoint.on(ASK, move |request| {
             if let Some(server) = weak.upgrade() {
@@ -223,6 +235,19 @@ impl RegistryServer {
         self.links.close();
         let journal = self.journal.lock().take();
         drop(journal);
+    }
+
+    /// Asks all members for a report, and waits for the reports.
+    pub(super) fn reports(&self, deadline: Deadline) -> Vec<(NodeId, Option<NodeReport>)> {
+        // One round at a time.
+        let _round = self.reports.lock();
+        self.change(|state, now| state.ask_reports(now));
+        drive(self, deadline, &mut || self.inner.lock().state.has_reports());
+        let reports = self.inner.lock().state.take_reports().into_iter();
+        let read = |node, bytes: Option<Vec<u8>>| {
+            NodeReport::from_bytes(&bytes?).filter(|report| report.node == node)
+        };
+        reports.map(|(node, bytes)| (node, read(node, bytes))).collect()
     }
 
     pub(super) fn next_event(&self) -> Option<Instant> {

@@ -18,6 +18,7 @@ use super::fault::{self, Fault, planted};
 use super::limits::{self, ChangeAllowance, cut_reason};
 use super::names::NameWaits;
 use super::record::{KeptState, QuestionNumber, StateChange, StateRecord};
+use super::reports::ReportRound;
 use super::unwritten::UnwrittenRecords;
 use crate::pool::wire::{JoinRequest, LogEntry, NAME_MAX, RegistryAnswer, RegistryQuestion};
 use crate::pool::{Departure, Event, EventLog, Member, NodeId, RegistryRefusal};
@@ -47,6 +48,7 @@ pub(crate) struct RegistryState<P> {
     /// Members that have no link since the registry was started again, and since when they are waited for.
     absent: BTreeMap<NodeId, Instant>,
     pub(super) waits: NameWaits<P>,
+    reports: ReportRound,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
     out: Vec<PendingAnswer>,
@@ -154,6 +156,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             seats: BTreeMap::new(),
             absent: BTreeMap::new(),
             waits: NameWaits::new(),
+            reports: ReportRound::default(),
             looked: None,
             out: Vec::new(),
             moved: Vec::new(),
@@ -295,6 +298,10 @@ impl<P: Ord + Clone> RegistryState<P> {
             RegistryQuestion::Follow { .. } => {
                 self.follow(now, from, ticket, &ask);
                 None
+            }
+            RegistryQuestion::Report { number, bytes } => {
+                self.reports.take(id, number, bytes);
+                Some(RegistryAnswer::Done)
             }
             RegistryQuestion::Bind { name, bytes, replace } => {
                 Some(self.bind(id, name, bytes, replace))
@@ -679,10 +686,41 @@ impl<P: Ord + Clone> RegistryState<P> {
         seat.since = now;
         let before = seat.follow.replace((ticket, *next));
         before.into_iter().for_each(|(before, _)| self.answer_now(before, None));
+        if self.ask_report(now, from) {
+            return;
+        }
         // A node that is behind the others need not wait for them.
         if *next < self.told.0 {
             self.answer_follow(now, from);
         }
+    }
+
+    /// Has all members report what they do.
+    pub(super) fn ask_reports(&mut self, now: Instant) {
+        self.reports.begin(self.kept.pool.members().values().map(|member| member.id));
+        let links: Vec<_> = self.seats.keys().cloned().collect();
+        links.iter().for_each(|from| _ = self.ask_report(now, from));
+    }
+
+    /// Has a member report that waits for events, if it is to; returns whether it is.
+    fn ask_report(&mut self, now: Instant, from: &P) -> bool {
+        let Some(seat) = self.seats.get_mut(from) else { return false };
+        let Some((ticket, _)) = seat.follow else { return false };
+        let number = seat.member().ok().and_then(|node| self.reports.ask(node));
+        let Some(number) = number else { return false };
+        (seat.follow, seat.since) = (None, now);
+        self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Report { number })));
+        true
+    }
+
+    /// Whether no member's report is missing.
+    pub(super) fn has_reports(&self) -> bool {
+        self.reports.is_complete(|node| self.kept.pool.member(node).is_some())
+    }
+
+    /// The members that were to report, and what came.
+    pub(super) fn take_reports(&mut self) -> Vec<(NodeId, Option<Vec<u8>>)> {
+        self.reports.end()
     }
 
     /// Sends a member that waits for events those that there are.

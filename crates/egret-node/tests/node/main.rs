@@ -8,6 +8,7 @@ mod greedy;
 mod hostile;
 mod peer;
 mod processes;
+mod reports;
 mod returned;
 mod secrets;
 mod together;

@@ -19,6 +19,7 @@ mod nested;
 mod pairs;
 mod panics;
 mod peer;
+mod reports;
 mod rounds;
 mod serving;
 mod sharing;

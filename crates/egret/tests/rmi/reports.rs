@@ -1,0 +1,83 @@
+//! What nodes report of calls that wait for each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use egret::am::blocking;
+use egret::node::{NodeReport, WaitReport, wait_circle};
+use egret::rmi::Remoting;
+use egret::rt;
+
+use crate::grid::{LONG, pool};
+
+#[egret::remote]
+trait Forks {
+    /// Waits until the fork is free.
+    fn take(&self);
+}
+
+#[derive(Clone, Default)]
+struct Fork(Arc<AtomicBool>);
+
+#[egret::remote]
+impl Forks for Fork {
+    fn take(&self) {
+        blocking(|| {
+            while !self.0.load(Ordering::Acquire) {
+                rt::sleep(std::time::Duration::from_millis(1));
+            }
+        });
+    }
+}
+
+fn answers(report: &NodeReport) -> Vec<WaitReport> {
+    report.waits.iter().filter(|wait| wait.object == "Forks::take").cloned().collect()
+}
+
+/// Frees the fork when it is dropped.
+struct Frees<'a>(&'a Fork);
+
+impl Drop for Frees<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn calls_that_wait_for_each_other_are_a_circle_with_their_lines() {
+    let (registry, nodes) = pool(2, "shm");
+    let fork = Fork::default();
+    let exports: Vec<_> =
+        nodes.iter().map(|node| node.export::<dyn Forks>(fork.clone()).unwrap()).collect();
+    let stub = |at: usize| -> ForksStub { nodes[at].stub(exports[1 - at].object()) };
+    let first = line!();
+    std::thread::scope(|scope| {
+        let frees = Frees(&fork);
+        let calls = [0, 1].map(|at| {
+            scope.spawn({
+                let stub = stub(at);
+                move || stub.take()
+            })
+        });
+        let until = rt::now() + LONG;
+        let reports = loop {
+            let all = registry.reports(LONG);
+            let all: Vec<_> = all.into_iter().filter_map(|(_, report)| report).collect();
+            if all.len() == 2 && all.iter().all(|report| !answers(report).is_empty()) {
+                break all;
+            }
+            assert!(rt::now() < until, "{all:?}");
+            rt::sleep(std::time::Duration::from_millis(5));
+        };
+        assert_eq!(wait_circle(&reports), [nodes[0].id(), nodes[1].id()]);
+        for (at, report) in reports.iter().enumerate() {
+            let wait = &answers(report)[0];
+            assert_eq!((&wait.kind[..], wait.node), ("answer", Some(nodes[1 - at].id())));
+            let mut lines = (first..line!()).map(|line| format!("{}:{line}", file!()));
+            assert!(lines.any(|line| line == wait.at), "the line of the program: {}", wait.at);
+        }
+        drop(frees);
+        calls.into_iter().for_each(|call| call.join().unwrap().unwrap());
+    });
+    assert!(nodes.iter().all(|node| answers(&node.report()).is_empty()));
+}
