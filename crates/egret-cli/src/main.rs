@@ -5,6 +5,7 @@ mod app;
 mod info;
 mod run;
 mod secret;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ enum Command {
     Info(info::InfoArgs),
     Run(run::RunArgs),
     Secret(secret::SecretArgs),
+    Top(top::TopArgs),
     /// The second process of a benchmark.
     #[command(hide = true)]
     BenchPeer(egret_bench::BenchPeerArgs),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Info(args) => info::run(&args).map(done),
         Command::Run(args) => run::run(args),
         Command::Secret(args) => secret::run(&args).map(done),
+        Command::Top(args) => top::run(&args).map(done),
         Command::BenchPeer(args) => egret_bench::serve(&args).map(done),
         Command::InfoPeer(args) => info::serve(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -26,7 +27,7 @@ use super::signals::{self, Signals};
 use super::status::Status;
 use super::supervise::{Action, Supervisor, SupervisorEvent};
 use super::system::{own_program, wait_for};
-use super::{child, cores, terminal};
+use super::{child, cores, monitor, terminal};
 
 /// The process of `egret run` that starts the others.
 #[derive(Debug, clap::Args)]
@@ -54,11 +55,12 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let job = args.args.into_job();
     let mark = environment::mark(&args.job);
     let mut environment = Environment::new(args.job);
-    let registry = open_registry(&job, &mut environment)?;
+    let registry = Arc::new(open_registry(&job, &mut environment)?);
     // If one cannot be started, the guard ends those that were.
     let mut children = start(&job, &environment)?;
     // With it the last copy of the secret's text in this process.
     drop(environment);
+    monitor::start(&registry, getpid())?;
     terminal::leave_stdin();
     let launcher = Launcher {
         guard: args.guard,
@@ -137,7 +139,7 @@ struct Launcher {
     ranks: Ranks,
     output: Output,
     supervisor: Supervisor,
-    registry: Registry,
+    registry: Arc<Registry>,
     /// What the registry knows, and the supervisor not yet.
     events: Events,
     /// Whether the ranks of nodes are not those of processes.

@@ -25,6 +25,7 @@ mod fault;
 mod guard;
 mod launcher;
 mod lines;
+pub(crate) mod monitor;
 mod output;
 mod program;
 mod ranks;

@@ -12,3 +12,4 @@ mod signals;
 mod spawn;
 mod start;
 mod terminal;
+mod top;

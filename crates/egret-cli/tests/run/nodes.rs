@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use crate::job::{Job, Process, code, kill, text};
 
 /// The path of this very program.
-fn own() -> String {
+pub(crate) fn own() -> String {
     let own = std::env::current_exe().expect("its own path");
     own.to_str().expect("a path").to_owned()
 }
@@ -46,6 +46,10 @@ fn program() {
     node.bind(&format!("here {}", node.rank()), &[]).expect("a name");
     match role.as_str() {
         "well" => (),
+        "still" => {
+            let other = format!("fork {}", 1 - node.rank());
+            _ = node.wait_bound(&other, Deadline::UntilDead);
+        }
         "trusts" => println!("\nto the other {}", trust(&node)),
         "leaves" if node.rank() == 1 => {
             see_all(&node);

@@ -25,12 +25,13 @@ pub(crate) enum SettingKey {
     Deadline,
     Listen,
     Location,
+    Stall,
     Config,
     Job,
 }
 
 impl SettingKey {
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Pool,
         Self::Size,
         Self::Rank,
@@ -47,6 +48,7 @@ impl SettingKey {
         Self::Deadline,
         Self::Listen,
         Self::Location,
+        Self::Stall,
         Self::Config,
         Self::Job,
     ];
@@ -117,6 +119,12 @@ impl SettingKey {
                 None,
                 "where the node is: core@host@rack@site; what is empty is found out",
             ),
+            Self::Stall => (
+                "stall",
+                "EGRET_STALL",
+                Some("60s"),
+                "a job that stands still so long says who waits for whom; or never",
+            ),
             Self::Config => ("config", "EGRET_CONFIG", None, "the file with settings"),
             Self::Job => {
                 ("job", "EGRET_JOB", None, "set by `egret run`: this is a process of a job")
@@ -157,7 +165,7 @@ impl SettingKey {
             Self::Trust => Trust::read(value).map(drop),
             Self::Encrypt => Encrypt::read(value).map(drop),
             Self::Wait => Wait::read(value).map(drop),
-            Self::Deadline | Self::RegistryGrace => Deadline::read(value).map(drop),
+            Self::Deadline | Self::RegistryGrace | Self::Stall => Deadline::read(value).map(drop),
             Self::Location => Location::read(value).map(drop),
             _ => Ok(()),
         }

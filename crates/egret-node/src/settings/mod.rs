@@ -29,6 +29,7 @@ use std::path::Path;
 
 pub(crate) use config::Config;
 pub use descriptor::{leave_secret, start_with_secret};
+use egret_net::rt::Deadline;
 use egret_net::vi::Secret;
 pub(crate) use known::SettingKey;
 pub(crate) use secret::read as read_secret_file;
@@ -122,16 +123,7 @@ impl Settings {
         pipe: PipeUse,
     ) -> Result<Self, JoinError> {
         let mut settings = Self::default();
-        if let Some(path) = file::find(&environment, directory)? {
-            for (key, value) in file::read(&path)? {
-                settings.say_nonempty(key, value, Origin::File(path.clone()))?;
-            }
-        }
-        for key in SettingKey::ALL {
-            if let Some(value) = environment.remove(key.variable()) {
-                settings.say_nonempty(key, value, Origin::Environment)?;
-            }
-        }
+        settings.read_texts(&mut environment, directory)?;
         if !settings.is_said(SettingKey::Location)
             && let Some(location) = Location::of_slurm(&environment)
         {
@@ -143,10 +135,47 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Reads the file, and takes the variables of settings out of the environment.
+    fn read_texts(
+        &mut self,
+        environment: &mut BTreeMap<String, String>,
+        directory: &Path,
+    ) -> Result<(), JoinError> {
+        if let Some(path) = file::find(environment, directory)? {
+            for (key, value) in file::read(&path)? {
+                self.say_nonempty(key, value, Origin::File(path.clone()))?;
+            }
+        }
+        for key in SettingKey::ALL {
+            if let Some(value) = environment.remove(key.variable()) {
+                self.say_nonempty(key, value, Origin::Environment)?;
+            }
+        }
+        Ok(())
+    }
+
     /// All settings there are.
     #[must_use]
     pub fn all(&self) -> Vec<Setting> {
         SettingKey::ALL.into_iter().map(|key| self.setting(key)).collect()
+    }
+
+    /// How long a job stands still until its launcher says who waits for whom, by the environment and the file of this
+    /// process.
+    ///
+    /// # Errors
+    ///
+    /// If the setting is no time, or the file cannot be read.
+    #[doc(hidden)]
+    pub fn stall() -> Result<Deadline, JoinError> {
+        let mut environment = own_environment()?;
+        // A launcher joins no pool, and leaves the secret of one that started it alone.
+        let others = SettingKey::ALL.into_iter();
+        let others = others.filter(|key| !matches!(key, SettingKey::Stall | SettingKey::Config));
+        others.for_each(|key| _ = environment.remove(key.variable()));
+        let mut settings = Self::default();
+        settings.read_texts(&mut environment, Path::new(""))?;
+        settings.needed(SettingKey::Stall)
     }
 
     /// Variables of the environment that look like settings and are none.

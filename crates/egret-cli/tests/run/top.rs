@@ -1,0 +1,78 @@
+//! `egret top`, and what a job says that stands still.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::job::{EGRET, Job, code, wait_some};
+use crate::nodes::own;
+
+/// Starts two nodes that wait for each other's names; what the job says on stderr comes on stdout.
+fn stuck(stall: &str) -> Job {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 2>&1", EGRET, "run", "-n", "2", "-x"]);
+    command.args(["EGRET_TEST_ROLE=still", &*own(), "--exact", "nodes::program", "--nocapture"]);
+    command.args(["--test-threads=1", "-q"]).env("EGRET_STALL", stall);
+    Job::start_as(command)
+}
+
+/// What `egret top` prints of a job.
+fn top(job: &Job, options: &[&str]) -> String {
+    let mut command = Command::new(EGRET);
+    command.args(["top", "--once"]).args(options).arg(job.launcher().to_string());
+    let output = command.output().expect("egret top");
+    assert_eq!(code(&output), 0, "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The next line of a job that contains this.
+fn line_with(job: &mut Job, text: &str) -> String {
+    loop {
+        let line = job.line(text);
+        if line.contains(text) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn top_shows_the_nodes_of_a_job_and_where_they_wait() {
+    let mut job = stuck("never");
+    job.expect_lines(2, "here ");
+    let json = wait_some("no waits", || {
+        let json = top(&job, &["--json"]);
+        (json.matches("\"kind\":\"name\"").count() == 2).then_some(json)
+    });
+    for part in ["\"object\":\"fork 0\"", "\"object\":\"fork 1\"", "nodes.rs:", "\"circle\":[]"] {
+        assert!(json.contains(part), "{json}");
+    }
+    let text = top(&job, &[]);
+    for part in ["2 nodes", "0#", "1#", " for name fork 1 at ", "waits:"] {
+        assert!(text.contains(part), "{text}");
+    }
+    job.signal(Signal::TERM);
+    assert_ne!(code(&job.end()), 0);
+}
+
+#[test]
+fn a_job_that_stands_still_says_who_waits_and_where_once() {
+    let mut job = stuck("1s");
+    let said = line_with(&mut job, "stood still");
+    assert!(said.contains("egret: the job has stood still for 1s (EGRET_STALL)"), "{said}");
+    let mut wait = || line_with(&mut job, " for name ");
+    let waits = [wait(), wait()].join("\n");
+    for part in [" 0#", " 1#", "fork 0 at ", "fork 1 at ", "nodes.rs:"] {
+        assert!(waits.contains(part), "{waits}");
+    }
+    job.signal(Signal::TERM);
+    let rest = String::from_utf8(job.end().stdout).expect("text");
+    assert!(!rest.contains("stood still"), "{rest}");
+}
+
+#[test]
+fn top_says_which_job_it_does_not_find() {
+    let output = Command::new(EGRET).args(["top", "--once", "1"]).output().expect("egret top");
+    assert_eq!(code(&output), 1);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(said.contains("job 1 does not run here"), "{said}");
+}
