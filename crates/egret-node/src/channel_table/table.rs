@@ -69,6 +69,11 @@ impl ChannelTable {
         readers.chain(self.writers.values().map(|writing| writing.link)).collect()
     }
 
+    /// Whether the peer of a link has all whole messages that were written or posted for it.
+    pub(crate) fn is_through(&self, link: SlotKey) -> bool {
+        self.writers.values().filter(|writing| writing.link == link).all(WriterState::is_through)
+    }
+
     /// What is to go out next.
     pub(crate) fn poll_out(&mut self) -> Option<(SlotKey, ChannelOutput)> {
         self.out.pop_front()

@@ -184,6 +184,16 @@ impl WriterState {
         !self.posts.is_empty()
     }
 
+    /// Whether the peer has all whole messages that were written or posted here, or can have no more of them.
+    pub(super) fn is_through(&self) -> bool {
+        let is_flushed = match &self.phase {
+            WriterPhase::Open(outgoing, _) => outgoing.is_flushed(),
+            WriterPhase::Opening | WriterPhase::Refused(_) => true,
+        };
+        let is_empty = !self.has_posts() && self.unsettled.is_empty() && self.under_way == 0;
+        self.died.is_some() || is_flushed && is_empty
+    }
+
     /// Gives the machine what was posted; behind that, the end if the handle is gone.
     fn feed(&mut self) {
         if let (None, WriterPhase::Open(outgoing, _)) = (&self.died, &mut self.phase) {

@@ -1,4 +1,4 @@
-//! Closing all links: at once, or with a reason that is sent to the peers.
+//! Closing all links: at once, when what was sent has arrived, or with a reason that is sent to the peers.
 //!
 //! The reason is sent to each peer when everything before it has arrived, and the link is closed when
 //! the reason has arrived too. Both end after half a second at the latest: the reason overtakes what
@@ -22,7 +22,8 @@ use crate::wakers::WakerList;
 /// The closing of all links, while it is under way.
 #[derive(Debug)]
 pub(crate) struct LinksClosing {
-    why: String,
+    /// The reason, if the peers are told one.
+    why: Option<String>,
     /// When the reason is sent, whatever waits before it.
     say: Instant,
     /// When the links are closed, whether the peers have the reason or not.
@@ -46,12 +47,25 @@ impl LinksCore {
     }
 
     pub(crate) fn close_because(self: &Arc<Self>, why: &str, within: Deadline) {
+        self.part(Some(why), SAY_WITHIN, END_WITHIN, within);
+    }
+
+    /// Closes each link when what was sent over it has arrived; `within` at the latest.
+    pub(crate) fn close_through(self: &Arc<Self>, within: Deadline) {
+        let most = match within {
+            Deadline::In(within) => within.min(THROUGH_WITHIN),
+            Deadline::UntilDead => THROUGH_WITHIN,
+        };
+        self.part(None, most, most, within);
+    }
+
+    fn part(self: &Arc<Self>, why: Option<&str>, say: Duration, end: Duration, within: Deadline) {
         let began = self.nic.now();
-        self.state.with(|state| state.part(why));
+        self.state.with(|state| state.part(why, began + say, began + end));
         self.nic.wake();
         let most = match within {
-            Deadline::In(within) => within.min(END_WITHIN * 2),
-            Deadline::UntilDead => END_WITHIN * 2,
+            Deadline::In(within) => within.min(end * 2),
+            Deadline::UntilDead => end * 2,
         };
         let parted = self.wait(Deadline::In(most), LinksState::has_parted);
         // A handler cannot wait; who drives goes on with it.
@@ -95,15 +109,13 @@ impl LinksState {
         }
     }
 
-    /// Begins to close all links, and to tell the peers why.
-    pub(crate) fn part(&mut self, why: &str) {
+    /// Begins to close all links, and to tell the peers why, if there is a reason.
+    pub(crate) fn part(&mut self, why: Option<&str>, say: Instant, end: Instant) {
         if self.parting.is_some() {
             return;
         }
         self.close_opening();
-        let now = self.fixed.nic.now();
-        let (say, end) = (now + SAY_WITHIN, now + END_WITHIN);
-        let why = shorten(why).to_owned();
+        let why = why.map(|why| shorten(why).to_owned());
         self.parting = Some(LinksClosing { why, say, end, waiters: WakerList::default() });
         self.part_more();
     }
@@ -119,13 +131,16 @@ impl LinksState {
             let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
                 continue;
             };
-            let is_through = line.is_through();
-            if line.incarnation.is_none() || line.parts && is_through || now >= end {
+            // A reason does not wait for a reader that is slow.
+            let is_through = line.is_through() && (why.is_some() || self.channels.is_through(link));
+            let has_said = line.parts || why.is_none();
+            if line.incarnation.is_none() || has_said && is_through || now >= end {
                 self.close_link(link);
                 continue;
             }
             open = true;
-            if !line.parts && (is_through || now >= say) {
+            let Some(why) = why.as_ref().filter(|_| !line.parts) else { continue };
+            if is_through || now >= say {
                 line.parts = true;
                 line.control(&LinkControl::Failed { why: why.clone() });
                 self.pump(link);
@@ -203,3 +218,5 @@ fn shorten(why: &str) -> &str {
 const SAY_WITHIN: Duration = Duration::from_millis(400);
 /// How long the closing may take in all.
 const END_WITHIN: Duration = Duration::from_millis(500);
+/// The same without a reason: then the peers of a node that has left have ended the links.
+const THROUGH_WITHIN: Duration = Duration::from_secs(5);

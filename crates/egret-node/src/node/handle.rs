@@ -478,7 +478,7 @@ impl NodeHandle {
         &self.inner.watch
     }
 
-    /// Closes the node's links and parts, which may take until `until`.
+    /// Closes the node's links and parts, which may take until `until`; what was sent arrives, if it can by then.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
         let fate = why.map_or(Departure::Left, |why| Departure::Died { why: why.to_owned() });
         _ = self.inner.ended.set(self.own_fate().unwrap_or(fate));
@@ -492,6 +492,7 @@ impl NodeHandle {
         for links in links.chain([&self.inner.opened.control]) {
             end(links, why, Deadline::In(until.since(rt::now())));
         }
+        let until = until.min(rt::now() + super::LEAVING);
         parts.values().filter_map(|place| place.get()).for_each(|part| part.close(until));
         drop(parts);
         let mut endpoint = self.inner.endpoint.lock();
@@ -504,7 +505,7 @@ impl NodeHandle {
 pub(super) fn end(links: &Links, why: Option<&str>, within: Deadline) {
     match why {
         Some(why) => links.core.close_because(why, within),
-        None => links.core.close(within),
+        None => links.core.close_through(within),
     }
 }
 

@@ -113,9 +113,10 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Leaves the pool: the others are told, and the node's names and links are gone. Callers
-    /// whose methods still run here are told at once that the node has left, and the answers of
-    /// those methods are dropped. The threads of those methods are waited for until the deadline,
+    /// Leaves the pool: the others are told, and the node's names and links are gone. What the node
+    /// has sent arrives first, if it can within the deadline and five seconds: messages, answers, and whole
+    /// messages of channels. Callers whose methods still run here are told that the node has left, and the answers
+    /// of those methods are dropped. The threads of those methods are waited for until the deadline,
     /// and a second at most; a method that takes longer is left alone and comes to its end.
     ///
     /// # Errors
@@ -125,7 +126,7 @@ impl Node {
         let deadline = deadline.into();
         let until = deadline.until();
         let left = self.handle.ask(&RegistryQuestion::Leave, deadline).map(drop);
-        let most = rt::now() + LEAVING;
+        let most = rt::now() + ARRIVING;
         self.left = Some(until.map_or(most, |until| until.min(most)));
         left
     }
@@ -153,5 +154,7 @@ impl Drop for Node {
     }
 }
 
-/// How long a node that is dropped waits for the registry, and for what runs.
+/// How long a node that is dropped waits for the registry and for what it has sent, and any node for what runs.
 const LEAVING: Duration = Duration::from_secs(1);
+/// How long a node that leaves waits for what it has sent: then the others have ended the links.
+const ARRIVING: Duration = Duration::from_secs(5);

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::{ConnectError, ViOptions};
 use egret_node::am::EndpointName;
+use egret_node::channel::Post;
 use egret_node::node::{Departure, Event, JoinError, Node, NodeError, RegistryRefusal};
 
 use super::{LONG, SOON, config, join, registry};
@@ -288,4 +289,33 @@ fn what_a_node_keeps_ends_by_the_deadline_of_leaving() {
     let until = noted.lock().unwrap().expect("it is closed");
     let latest = rt::now().min(began + std::time::Duration::from_secs(1)) + most;
     assert!(until <= latest, "{:?} instead of {most:?}", until - began);
+}
+
+#[test]
+fn what_a_node_has_sent_arrives_before_it_is_gone() {
+    const MESSAGES: usize = 40;
+    let registry = registry(2);
+    let (a, b) = (join(&registry), join(&registry));
+    a.wait_all(SOON).unwrap();
+    let route = b.route(a.id()).unwrap();
+    let (_, links) = a.links().iter().find(|(name, _)| *name == route.fabric).unwrap();
+    let listener = links.listen("last words", 1).unwrap();
+    let writer = route.links.wait_channel(&route.host, "last words", SOON).unwrap();
+    // More than the reader gives credit for at once: most of it waits when the node leaves.
+    for number in 0..MESSAGES {
+        let bytes = vec![u8::try_from(number).unwrap(); 300_000];
+        let (post, _) = Post::new(vec![bytes.into()], Vec::new());
+        writer.post(post);
+    }
+    std::thread::scope(|scope| {
+        let leaves = scope.spawn(|| b.leave(SOON));
+        let mut reader = listener.wait_accept(SOON).unwrap();
+        for number in 0..MESSAGES {
+            let mut message = reader.wait_next(SOON).unwrap().unwrap();
+            let bytes = message.wait_array::<u8>(SOON).unwrap();
+            assert_eq!((bytes.len(), usize::from(bytes[0])), (300_000, number));
+        }
+        leaves.join().unwrap().unwrap();
+    });
+    drop(writer);
 }
