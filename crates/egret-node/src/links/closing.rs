@@ -61,7 +61,7 @@ impl LinksCore {
 
     fn part(self: &Arc<Self>, why: Option<&str>, say: Duration, end: Duration, within: Deadline) {
         let began = self.nic.now();
-        self.state.with(|state| state.part(why, began + say, began + end));
+        self.state.with(|state| state.begin_to_part(why, say, end));
         self.nic.wake();
         let most = match within {
             Deadline::In(within) => within.min(end * 2),
@@ -109,12 +109,20 @@ impl LinksState {
         }
     }
 
+    /// Begins to close all links, and to tell the peers why.
+    #[cfg(test)]
+    pub(crate) fn part(&mut self, why: &str) {
+        self.begin_to_part(Some(why), SAY_WITHIN, END_WITHIN);
+    }
+
     /// Begins to close all links, and to tell the peers why, if there is a reason.
-    pub(crate) fn part(&mut self, why: Option<&str>, say: Instant, end: Instant) {
+    fn begin_to_part(&mut self, why: Option<&str>, say: Duration, end: Duration) {
         if self.parting.is_some() {
             return;
         }
         self.close_opening();
+        let now = self.fixed.nic.now();
+        let (say, end) = (now + say, now + end);
         let why = why.map(|why| shorten(why).to_owned());
         self.parting = Some(LinksClosing { why, say, end, waiters: WakerList::default() });
         self.part_more();

@@ -134,9 +134,9 @@ impl PoolTerms {
         quiet >= self.patience && !planted(Fault::Deaf)
     }
 
-    /// Whether a node that has been quiet for so long is to be probed.
-    fn is_probed(&self, quiet: Duration) -> bool {
-        quiet >= self.silent && !planted(Fault::Unasked)
+    /// For how long a node of so many may be quiet before it is probed: the probes of large pools take their time.
+    fn silent_of(&self, members: usize) -> Duration {
+        self.silent.max(PROBE * u32::try_from(members).unwrap_or(u32::MAX))
     }
 }
 
@@ -584,7 +584,8 @@ impl<P: Ord + Clone> RegistryState<P> {
     }
 
     fn welcome(&self, id: NodeId) -> RegistryAnswer {
-        let heard = (self.terms.silent + self.terms.patience).as_millis();
+        // A member is slower to give up the registry, which is lost to it for good.
+        let heard = (HEARD * (self.terms.silent + self.terms.patience)).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
         let PoolTerms { size, is_open, resume, .. } = self.terms;
         let resume = resume.unwrap_or_default().as_millis();
@@ -894,11 +895,12 @@ impl<P: Ord + Clone> RegistryState<P> {
     pub(crate) fn tick(&mut self, now: Instant) {
         self.forgive(now);
         let (terms, mut dead) = (&self.terms, Vec::new());
+        let silent = terms.silent_of(self.seats.len());
         for seat in self.seats.values_mut().filter(|seat| seat.gone.is_none()) {
             let quiet = now - seat.since;
             match seat.follow {
                 None if terms.is_dead(quiet) => dead.push(seat.id),
-                Some((ticket, first)) if terms.is_probed(quiet) => {
+                Some((ticket, first)) if quiet >= silent && !planted(Fault::Unasked) => {
                     (seat.follow, seat.since) = (None, now);
                     let probe = RegistryAnswer::Events { first, entries: Vec::new() };
                     let answer = Some(Arc::new(probe));
@@ -950,16 +952,19 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// When [`tick`](Self::tick) has something to do. It is to be called every
     /// [`LOOK`] at least.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let PoolTerms { silent, patience, .. } = self.terms;
+        let (silent, patience) = (self.terms.silent_of(self.seats.len()), self.terms.patience);
         let here = self.seats.values().filter(|seat| seat.gone.is_none());
-        let look = self.looked.map(|looked| looked + LOOK);
-        let due = here.map(|seat| {
-            let due = seat.since + if seat.follow.is_some() { silent } else { patience };
-            look.map_or(due, |look| look.min(due))
+        let first =
+            here.map(|seat| seat.since + if seat.follow.is_some() { silent } else { patience });
+        // Nodes that are due at about the same time are looked at together.
+        let due = first.min().map(|due| match self.looked {
+            Some(looked) => due.clamp(looked + LOOK_LEAST, looked + LOOK),
+            None => due,
         });
         let resume = self.terms.resume.unwrap_or_default();
         let absent = self.absent.values().min().map(|since| *since + resume);
-        due.chain(self.waits.next_event()).chain(self.next_telling()).chain(absent).min()
+        let others = [self.waits.next_event(), self.next_telling(), absent];
+        others.into_iter().flatten().chain(due).min()
     }
 
     /// Appends an entry to the log.
@@ -1098,7 +1103,13 @@ impl<P: Ord + Clone> RegistryState<P> {
 }
 
 /// The longest time between two calls of `tick`.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const LOOK: Duration = Duration::from_millis(250);
+/// The shortest time between two looks for silent nodes.
+const LOOK_LEAST: Duration = Duration::from_millis(50);
+/// Time for one probe: there are at most 2,000 in a second.
+const PROBE: Duration = Duration::from_micros(500);
+/// How many times as long as a node the registry may be silent.
+const HEARD: u32 = 4;
 /// Entries by which a member of an open pool may be behind, and is still sent entries.
 const FOLLOWED: u64 = 64;
 /// How long after it has shown that it lives a member may be suspected.

@@ -12,6 +12,7 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Nic, NicOptions, PublicKey};
 
 use super::super::fault::{Fault, caught};
+use super::super::state::LOOK;
 use super::super::{Registry, RegistryOptions};
 use super::keys;
 use crate::am::{Endpoint, EndpointName, LinkPeer, Message, RemoteEndpoint, fault as am};
@@ -166,9 +167,9 @@ fn a_member_that_joined_after_its_link_ended_dies() {
     let (mut state, now) = (keys::state(), Instant::default());
     state.link_ended(now, &1, "cut off");
     let id = keys::join(&mut state, 1, 1, "a").unwrap();
-    let patience = state.terms.patience;
-    for second in 0..=patience.as_secs() {
-        state.tick(now + Duration::from_secs(second));
+    let steps = state.terms.patience.as_millis() / LOOK.as_millis();
+    for step in 0..=u32::try_from(steps).unwrap() {
+        state.tick(now + step * LOOK);
     }
     assert!(
         matches!(&state.kept.log.to_vec()[..], [LogEntry::Joined(_), LogEntry::Died { node, .. }] if *node == id)

@@ -236,22 +236,23 @@ pub(super) fn a_stopped_registry_declares_no_node_dead() {
     let mut desk = Desk::new(3);
     let ids = [desk.join(1), desk.join(2), desk.join(3)];
     let first = desk.asks(1, RegistryQuestion::Follow { next: 3 });
-    desk.passes(LOOK);
+    desk.passes(SECOND);
     let standing = [first, desk.asks(2, RegistryQuestion::Follow { next: 3 })];
-    desk.passes(LOOK);
+    desk.passes(SECOND);
     assert_eq!(desk.said.get(&standing[0]), Some(&Some(asked.clone())));
     assert_eq!(desk.said.get(&standing[1]), None);
+    desk.passes(SECOND * 3 / 4);
     // One was asked before, one is, and one has yet to ask what happened.
     desk.jumps(long);
     assert_eq!(desk.said.get(&standing[1]), Some(&Some(asked)));
-    desk.passes(LOOK);
+    desk.passes(SECOND);
     desk.asks(1, RegistryQuestion::Follow { next: 3 });
     desk.jumps(long);
     assert_eq!(desk.state.kept.log.next(), 3, "{:?}", desk.state.kept.log);
     // Who does not answer while the registry runs is dead still.
-    desk.passes(LOOK);
+    desk.passes(SECOND);
     desk.asks(1, RegistryQuestion::Follow { next: 4 });
-    desk.passes(4 * LOOK);
+    desk.passes(6 * SECOND);
     let died = desk.state.kept.log.to_vec().into_iter().skip(3).map(|entry| match entry {
         LogEntry::Died { node, .. } => node,
         other => panic!("{other:?}"),
@@ -316,3 +317,5 @@ fn questions_of_non_members_are_refused() {
     desk.state.process_ended(desk.now, 7, "no such rank");
     assert!(desk.state.kept.log.next() == 0);
 }
+
+const SECOND: Duration = Duration::from_secs(1);

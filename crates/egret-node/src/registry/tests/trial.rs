@@ -160,7 +160,7 @@ impl<'a> Trial<'a> {
         }
         let time = Duration::from_millis(below(20_000));
         self.places[at].hangs = Some(rt::now() + time);
-        self.places[at].harmed |= time > Duration::from_secs(7);
+        self.places[at].harmed |= time > Duration::from_millis(1500);
     }
 
     fn cut(&mut self, at: usize) {
