@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `latency`, `bandwidth`, `message-rate` | `vi/` |
 //! | `am-latency`, `am-rate`, `am-bandwidth` | `am/` |
-//! | `channel`, `connect`, `limits`, `mixed`, `pairs`, `pool` | a file of that name |
+//! | `channel`, `connect`, `death`, `limits`, `mixed`, `pairs`, `pool` | a file of that name |
 //! | `graph`, `idle`, `look`, `rmi`, `serialize`, `threads` | a folder of that name |
 //!
 //! The benchmarks share the rest: `args` reads options, `measure` repeats, interleaves, takes medians and
@@ -18,6 +18,7 @@ mod am;
 mod args;
 mod channel;
 mod connect;
+mod death;
 mod graph;
 mod idle;
 pub mod limit;
@@ -77,6 +78,7 @@ const EXAMPLES: &str = "Examples:
   egret bench latency --fabric tcp --wait frugal
   egret bench bandwidth --fabric tcp --encrypt on
   egret bench connect --fabric tcp        what it takes to connect, encrypted and not
+  egret bench death                       how soon all know that a process was killed
   egret bench bandwidth --fabric udp-datagrams --sizes 1K
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
@@ -103,6 +105,7 @@ enum BenchName {
     /// Messages a second one way
     MessageRate(vi::MessageArgs),
     Connect(connect::ConnectArgs),
+    Death(death::DeathArgs),
     Pairs(pairs::PairsArgs),
     Idle(idle::IdleArgs),
     Serialize(serialize::SerializeArgs),
@@ -124,6 +127,7 @@ impl BenchName {
             Self::Pool(args) => &args.common,
             Self::Latency(args) | Self::Bandwidth(args) | Self::MessageRate(args) => &args.common,
             Self::Connect(args) => &args.common,
+            Self::Death(args) => &args.common,
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
             Self::Serialize(args) => &args.common,
@@ -147,6 +151,7 @@ impl BenchName {
             Self::Bandwidth(args) => vi::suite(MessageMeasure::Bandwidth, args),
             Self::MessageRate(args) => vi::suite(MessageMeasure::Rate, args),
             Self::Connect(args) => connect::suite(args),
+            Self::Death(args) => death::suite(args),
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
             Self::Serialize(args) => serialize::suite(args),

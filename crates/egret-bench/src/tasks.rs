@@ -8,12 +8,13 @@ use crate::measure::probe;
 use crate::peer::NamedTask;
 use crate::rmi::calls;
 use crate::vi::{datagrams, duo};
-use crate::{channel, connect};
+use crate::{channel, connect, death};
 
 /// The tasks of all benchmarks.
 pub(crate) const TASKS: &[&dyn NamedTask] = &[
     &channel::CHANNEL,
     &connect::CONNECTS,
+    &death::MEMBER,
     &datagrams::DATAGRAMS,
     &duo::LEADER,
     &duo::MESSAGES,

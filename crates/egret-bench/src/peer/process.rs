@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -145,6 +146,22 @@ impl FollowerProcess {
         command.arg("bench-peer").args(args).stdin(theirs).stdout(Stdio::null());
         let child = command.spawn().context("starting the second process")?;
         Ok(Self { child, channel, stations: Cell::new(0) })
+    }
+
+    /// Kills the follower.
+    pub(crate) fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Stops the follower: it does nothing any more.
+    pub(crate) fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        // The number is that of the follower until this value waits for its end.
+        let process = Pid::from_child(&self.child);
+        kill_process(process, signal).context("ending the second process")
     }
 
     /// Makes the follower ready for a task.
