@@ -300,7 +300,8 @@ impl Cluster {
         for (site, nodes) in &self.sites {
             nodes.iter().for_each(|node| site_of[*node as usize].clone_from(site));
         }
-        let restarts = self.plans.iter().filter(|(_, plan)| matches!(plan, ClusterPlan::Restart(_)));
+        let restarts =
+            self.plans.iter().filter(|(_, plan)| matches!(plan, ClusterPlan::Restart(_)));
         let programs = Arc::new(Programs {
             is_open: self.is_open,
             site_of,

@@ -526,17 +526,15 @@ impl Rule<'_> {
         let LinkRules { loss, duplicate, reorder, corrupt, .. } = changed;
         let chances = [loss, duplicate, reorder, corrupt];
         assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)), "a chance is 0 to 1");
-        self.fabric.with(|world| {
-            match &self.scope {
-                RuleScope::All => world.rules.set_default(&change),
-                RuleScope::Links(links) => {
-                    for (from, to) in links {
-                        let (from, to) = (world.node(from), world.node(to));
-                        world.rules.set(from, to, &change);
-                    }
+        self.fabric.with(|world| match &self.scope {
+            RuleScope::All => world.rules.set_default(&change),
+            RuleScope::Links(links) => {
+                for (from, to) in links {
+                    let (from, to) = (world.node(from), world.node(to));
+                    world.rules.set(from, to, &change);
                 }
-                RuleScope::Sites(one, other) => world.rules.set_between(one, other, &change),
             }
+            RuleScope::Sites(one, other) => world.rules.set_between(one, other, &change),
         });
         self
     }

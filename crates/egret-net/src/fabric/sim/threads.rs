@@ -409,9 +409,8 @@ impl SimFabric {
         let run = move || {
             world.wait_for_turn(at);
             // Of a world that is over, or of a node that has crashed, none begins, and what it would have had goes.
-            let is_over = world.look_in(|world| {
-                world.threads.over.is_some() || world.threads.all[at].is_dead
-            });
+            let is_over = world
+                .look_in(|world| world.threads.over.is_some() || world.threads.all[at].is_dead);
             let entered = is_over.then(|| rt::enter(Arc::new(world.clone())));
             let body = AssertUnwindSafe(|| if is_over { drop(body) } else { body() });
             _ = catch_unwind(body);
@@ -508,7 +507,8 @@ impl SimFabric {
 
     /// Ends the world when no thread can run and no event is left: the first thread reports it.
     fn halt(&self) {
-        let (waiting, report) = (self.look_in(|world| world.threads.print(&world.nodes)), self.report());
+        let (waiting, report) =
+            (self.look_in(|world| world.threads.print(&world.nodes)), self.report());
         let why = format!("everybody waits and nothing will happen:\n{waiting}{report}");
         self.look_in(|world| world.threads.over = Some(WorldEnd::Halted(why)));
     }
