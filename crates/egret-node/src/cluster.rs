@@ -385,7 +385,7 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
     fn config(&self, node: u32) -> Config {
         let site = self.site_of[node as usize].clone();
         let location = Location { host: host(node), site, ..Location::default() };
-        let config = Config::new(POOL).registry(REGISTRY).location(&location);
+        let config = Config::new(POOL).registry(REGISTRY).location(&location).receives(RECEIVES);
         if self.is_open { config } else { config.rank(node) }
     }
 
@@ -465,6 +465,8 @@ fn text(panic: &(dyn Any + Send)) -> &str {
 /// The host of the registry.
 const REGISTRY: &str = "registry";
 const POOL: &str = "cluster";
+/// Receives that each connection has posted. Each takes half a KiB, and a large cluster has many connections.
+const RECEIVES: u32 = 16;
 /// Virtual time that a run may take.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// Real time that a thread may take between two waits.

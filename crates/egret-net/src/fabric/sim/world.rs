@@ -55,7 +55,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) enum WorldEvent {
     Arrive {
-        frame: SimFrame,
+        frame: Box<SimFrame>,
         life: u32,
         damaged: bool,
     },
@@ -213,7 +213,7 @@ impl SimWorld {
 
     fn carry_out(&mut self, event: WorldEvent) {
         match event {
-            WorldEvent::Arrive { frame, life, damaged } => self.arrive(frame, life, damaged),
+            WorldEvent::Arrive { frame, life, damaged } => self.arrive(*frame, life, damaged),
             WorldEvent::Ring { node, end } => {
                 self.with_end(node, end, |conn, out| {
                     if conn.timer_at != Some(out.now) {
@@ -403,10 +403,11 @@ impl SimWorld {
         let life = self.nodes[to].life;
         let mut frame = SimFrame { from, from_life, from_end, to, to_end, body };
         if let Some(again) = fate.again {
-            let frame = frame.clone();
+            let frame = Box::new(frame.clone());
             self.schedule(again, WorldEvent::Arrive { frame, life, damaged: fate.damaged });
         }
         let damaged = fate.damaged && !self.damage(&mut frame.body);
+        let frame = Box::new(frame);
         self.schedule(fate.arrives, WorldEvent::Arrive { frame, life, damaged });
     }
 
