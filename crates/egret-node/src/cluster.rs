@@ -158,7 +158,9 @@ impl Cluster {
     /// 10 µs.
     pub fn latency(self, site: &str, other: &str, latency: Duration) -> Self {
         let (site, other) = (site.to_owned(), other.to_owned());
-        self.network(move |sim| drop(sim.sites(&site, &other).latency(latency)))
+        self.network(move |sim| {
+            sim.sites(&site, &other).latency(latency);
+        })
     }
 
     /// Applies rules of the network before the run begins, as loss.
@@ -166,7 +168,9 @@ impl Cluster {
     /// ```
     /// use egret_node::cluster::Cluster;
     ///
-    /// let cluster = Cluster::new(1, 2).network(|sim| drop(sim.links().loss(0.01)));
+    /// let cluster = Cluster::new(1, 2).network(|sim| {
+    ///     sim.links().loss(0.01);
+    /// });
     /// assert_eq!(cluster.run(|node| node.size()).results, [Some(2), Some(2)]);
     /// ```
     pub fn network(mut self, rules: impl FnOnce(&SimFabric) + 'static) -> Self {

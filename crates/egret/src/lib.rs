@@ -210,6 +210,8 @@ mod guide {
     struct WaitingGuide;
     #[doc = include_str!("../../../docs/guide/failures.md")]
     struct Failures;
+    #[doc = include_str!("../../../docs/guide/cluster-in-a-test.md")]
+    struct ClusterInATest;
     #[doc = include_str!("../../../docs/guide/running-jobs.md")]
     struct RunningJobs;
     #[doc = include_str!("../../../docs/guide/measuring.md")]
