@@ -46,22 +46,6 @@ pub fn cluster<T: Send + 'static>(
     results.map(|result| result.expect("no rule crashes a node")).collect()
 }
 
-/// Spends so much virtual time, as a program does that computes for so long. Outside of a simulated world, where to
-/// compute takes time, it does nothing.
-///
-/// ```
-/// use std::time::Duration;
-/// use egret_node::cluster::{Cluster, work};
-///
-/// let run = Cluster::new(1, 2).run(|_node| work(Duration::from_secs(3600)));
-/// assert!(run.elapsed >= Duration::from_secs(3600));
-/// ```
-pub fn work(time: Duration) {
-    if rt::is_simulated() {
-        rt::sleep(time);
-    }
-}
-
 /// A simulated cluster, and rules of what happens to it and when. Times are virtual, and count from the beginning of the
 /// run. The nodes have the numbers from 0 and the hosts `n0`, `n1` and so on; in a closed pool the number of a node is
 /// its rank.

@@ -169,7 +169,7 @@ pub mod buf {
 /// [`cluster`](sim::cluster) runs ordinary programs as the nodes of a pool in such a world: a cluster in a unit test.
 pub mod sim {
     pub use egret_net::fabric::sim::*;
-    pub use egret_node::cluster::{Cluster, ClusterRun, cluster, work};
+    pub use egret_node::cluster::{Cluster, ClusterRun, cluster};
 }
 
 /// What programs that make remote calls or send graphs import. [`rmi`] and [`graph`] have examples.

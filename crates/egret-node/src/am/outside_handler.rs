@@ -108,7 +108,7 @@ impl<'a> OutsideScope<'a> {
         }
         let is_on_duty = server == (DrivingThread::OnDuty, core.number);
         let begun = is_on_duty.then(|| core.crew.begin());
-        // In virtual time only a wait lasts, so that the standby takes over at once.
+        // In virtual time no time is lost before it is known whether a method waits.
         let before_wait = (is_on_duty && rt::is_simulated())
             .then(|| rt::set_before_wait(Some(|| blocking(|| ()))));
         Self {

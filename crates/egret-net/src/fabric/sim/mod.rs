@@ -465,6 +465,25 @@ impl SimFabric {
     }
 }
 
+/// Spends so much virtual time, as a program does that computes for so long: in virtual time, computing takes none. The
+/// thread does not count as one that waits. Outside of a simulated world, where computing takes time, nothing happens.
+///
+/// ```
+/// use std::time::Duration;
+/// use egret_net::fabric::sim::{Sim, work};
+///
+/// let sim = Sim::new(1);
+/// work(Duration::from_secs(3600));
+/// assert_eq!(sim.elapsed(), Duration::from_secs(3600));
+/// ```
+pub fn work(time: Duration) {
+    if rt::is_simulated() {
+        let before = rt::set_before_wait(None);
+        rt::sleep(time);
+        rt::set_before_wait(before);
+    }
+}
+
 /// The rules of some links. Each call takes effect at once.
 ///
 /// ```
