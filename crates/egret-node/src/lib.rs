@@ -4,6 +4,7 @@
 pub mod am;
 pub mod channel;
 mod channel_table;
+pub mod cluster;
 /// How much a node receives from others; for tests and the crates above, not for use.
 #[doc(hidden)]
 pub mod flow;

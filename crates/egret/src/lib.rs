@@ -165,8 +165,11 @@ pub mod buf {
 /// # let _ = (there, here);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// [`cluster`](sim::cluster) runs ordinary programs as the nodes of a pool in such a world: a cluster in a unit test.
 pub mod sim {
     pub use egret_net::fabric::sim::*;
+    pub use egret_node::cluster::{Cluster, ClusterRun, cluster};
 }
 
 /// What programs that make remote calls or send graphs import. [`rmi`] and [`graph`] have examples.
@@ -207,6 +210,8 @@ mod guide {
     struct WaitingGuide;
     #[doc = include_str!("../../../docs/guide/failures.md")]
     struct Failures;
+    #[doc = include_str!("../../../docs/guide/cluster-in-a-test.md")]
+    struct ClusterInATest;
     #[doc = include_str!("../../../docs/guide/running-jobs.md")]
     struct RunningJobs;
     #[doc = include_str!("../../../docs/guide/measuring.md")]

@@ -196,6 +196,20 @@ pub fn sleep(duration: Duration) {
     }
 }
 
+/// Sets what the calling thread does before its next wait in a simulated runtime with threads, once; returns what was
+/// set before.
+#[doc(hidden)]
+pub fn set_before_wait(does: Option<fn()>) -> Option<fn()> {
+    BEFORE_WAIT.replace(does)
+}
+
+/// Does what was [set](set_before_wait) for this wait.
+pub(crate) fn before_wait() {
+    if let Some(does) = BEFORE_WAIT.take() {
+        does();
+    }
+}
+
 /// 64 random bits: from the operating system, or from the seed of the runtime the thread is in.
 ///
 /// ```
@@ -248,6 +262,7 @@ pub fn is_simulated() -> bool {
 thread_local! {
     /// Whether `RUNTIMES` has an entry: read far more often than the entries change.
     static IS_SIMULATED: Cell<bool> = const { Cell::new(false) };
+    static BEFORE_WAIT: Cell<Option<fn()>> = const { Cell::new(None) };
     static RUNTIMES: RefCell<Vec<Arc<dyn Runtime>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -9,7 +9,10 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
-use egret_net::rt::waits::{self, WaitAside};
+use egret_net::rt::{
+    self,
+    waits::{self, WaitAside},
+};
 use egret_net::sync::DutyTask;
 
 use crate::in_handler::HandlerDepth;
@@ -88,6 +91,8 @@ struct OutsideScope<'a> {
     server: (DrivingThread, u32),
     runs_as: DrivingThread,
     begun: Option<DutyTask>,
+    /// What the thread would have done before its next wait; kept if that was replaced.
+    before_wait: Option<Option<fn()>>,
     _handlers: HandlerDepth,
     _waits: WaitAside,
 }
@@ -103,11 +108,15 @@ impl<'a> OutsideScope<'a> {
         }
         let is_on_duty = server == (DrivingThread::OnDuty, core.number);
         let begun = is_on_duty.then(|| core.crew.begin());
+        // In virtual time no time is lost before it is known whether a method waits.
+        let before_wait = (is_on_duty && rt::is_simulated())
+            .then(|| rt::set_before_wait(Some(|| blocking(|| ()))));
         Self {
             core,
             server,
             runs_as,
             begun,
+            before_wait,
             _handlers: HandlerDepth::none(),
             _waits: waits::aside(),
         }
@@ -117,6 +126,9 @@ impl<'a> OutsideScope<'a> {
 impl Drop for OutsideScope<'_> {
     #[inline]
     fn drop(&mut self) {
+        if let Some(before) = self.before_wait {
+            rt::set_before_wait(before);
+        }
         let is_relieved = self.begun.take().is_some_and(|begun| !self.core.crew.end(begun));
         let (server, number) = self.server;
         SERVER.set((if is_relieved { DrivingThread::Relieved } else { server }, number));

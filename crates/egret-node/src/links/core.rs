@@ -68,7 +68,7 @@ pub(crate) struct LinksSetup {
 impl LinksSetup {
     /// Receives that each connection has posted.
     pub(crate) fn receives(&self) -> u32 {
-        RECEIVES_MAX.min(self.nic.limits().queue_depth)
+        self.options.receives.min(self.nic.limits().queue_depth)
     }
 }
 
@@ -209,4 +209,3 @@ impl Wake for WakeFlag {
 
 /// The links that this process has opened.
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
-const RECEIVES_MAX: u32 = 256;

@@ -45,13 +45,16 @@ pub struct LinksOptions {
     /// The reliability level of the connections. If the nic does not offer it, `Reception` or
     /// `Delivery` is used.
     pub reliability: Reliability,
+    /// Receives that each connection has posted, if the nic takes so many.
+    pub(crate) receives: u32,
 }
 
 impl Default for LinksOptions {
     fn default() -> Self {
         let reliability = Reliability::Reception;
         let (window, messages, budget, peers_max) = (256, 1 << 20, 256 << 20, 1024);
-        Self { window, messages, budget, peers_max, background: true, reliability }
+        let receives = RECEIVES;
+        Self { window, messages, budget, peers_max, background: true, reliability, receives }
     }
 }
 
@@ -138,3 +141,5 @@ impl LinksOptions {
 
 /// Messages that a mapping reserves at least.
 const WINDOW_LEAST: u64 = 16;
+/// Receives that a connection has posted, unless its nic takes fewer.
+const RECEIVES: u32 = 256;

@@ -101,7 +101,7 @@ impl JoinParameters {
             size: settings.value(SettingKey::Size)?,
             rank: settings.value(SettingKey::Rank)?,
             is_open: config.is_open,
-            machine: place::machine(),
+            machine: String::new(),
             location: settings.value(SettingKey::Location)?.unwrap_or_default(),
             fabrics: Vec::new(),
         };
@@ -125,6 +125,7 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     let offers = opened.fabrics.iter().zip(&opened.properties);
     let offers = offers.map(|((name, links), is)| FabricOffer::new(name, links.host(), is.clone()));
     terms.join.fabrics = offers.collect();
+    terms.join.machine = place::machine(opened.control.host());
     terms.join.location = place::location(terms.join.location, opened.control.host());
     opened.control.allow_calling(&terms.address, terms.key);
     let endpoint = Arc::new(opened.control.bundle().endpoint(0));

@@ -207,6 +207,12 @@ impl Config {
         self
     }
 
+    /// Posts so many receives on each connection.
+    pub(crate) const fn receives(mut self, receives: u32) -> Self {
+        self.links.receives = receives;
+        self
+    }
+
     /// Uses this nic and no other, also for the registry; the nic may be of a simulated world. It must
     /// have the properties that are [required](Self::require).
     pub fn over(mut self, nic: Nic) -> Self {

@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use super::SimFabric;
 use super::acceptor::SimListener;
+use super::clock::SimClock;
 use super::connection::Connection;
 use super::nic;
 use super::wire::{EndId, SimCloseReason, SimNodeId};
@@ -97,7 +98,7 @@ impl Machine for SimMachine {
     }
 
     fn unlisten(&mut self, name: &ListenerName, after: &mut After) {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             if self.is_up(world)
                 && let Some(listening) = world.nodes[self.node].listeners.remove(name)
             {
@@ -123,21 +124,21 @@ impl Machine for SimMachine {
         spec: ViSpec,
         after: &mut After,
     ) -> Result<Option<NewConnection>, OpenError> {
-        self.fabric.work(after, |world| match self.is_up(world) {
+        self.fabric.work((self.node, after), |world| match self.is_up(world) {
             true => Ok(world.accept(self.node, name, spec)),
             false => Err(OpenError::NicDown),
         })
     }
 
     fn connect(&mut self, request: ConnectRequest, after: &mut After) {
-        self.fabric.work(after, |world| match self.is_up(world) {
+        self.fabric.work((self.node, after), |world| match self.is_up(world) {
             true => world.connect(self.node, request),
             false => world.after.told.settle(request.promise, Err(ConnectError::NicDown)),
         });
     }
 
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             if let Some(why) = self.error_in(conn, world) {
                 return Err(Unposted::new(PostError::Broken(why), posted));
             }
@@ -150,7 +151,7 @@ impl Machine for SimMachine {
     }
 
     fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             let cancel = |world: &mut SimWorld| {
                 world.with_end(self.node, conn.0, |conn, out| Ok(conn.cancel(ticket, out)))
             };
@@ -159,7 +160,7 @@ impl Machine for SimMachine {
     }
 
     fn close(&mut self, conn: ConnId, after: &mut After) {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             if self.is_up(world) {
                 world.end_with(self.node, conn.0, ViError::Closed, SimCloseReason::Closed);
             }
@@ -186,7 +187,7 @@ impl Machine for SimMachine {
     fn poll(&mut self, _after: &mut After) {}
 
     fn shut(&mut self, after: &mut After) {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             if self.is_up(world) {
                 let state = &mut world.nodes[self.node];
                 state.handles -= 1;
@@ -212,7 +213,7 @@ impl Machine for SimMachine {
         size: usize,
         after: &mut After,
     ) -> usize {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             if self.is_up(world) {
                 world.seen = world.now;
                 for datagram in train.chunks(size) {
@@ -251,14 +252,14 @@ impl Machine for SimMachine {
         parts: &[&[u8]],
         after: &mut After,
     ) -> Result<Position, PostError> {
-        self.fabric.work(after, |world| match self.error_in(conn, world) {
+        self.fabric.work((self.node, after), |world| match self.error_in(conn, world) {
             Some(why) => Err(PostError::Broken(why)),
             None => send(world, (self.node, conn.0), (lane, tag), parts),
         })
     }
 
     fn arrived(&mut self, conn: ConnId, lane: Lane, asked: bool, after: &mut After) -> Position {
-        self.fabric.work(after, |world| {
+        self.fabric.work((self.node, after), |world| {
             if !self.is_up(world) {
                 return Position::default();
             }
@@ -282,7 +283,7 @@ impl Machine for SimMachine {
     ) -> Drained {
         let (Self { fabric, node, .. }, mut drained) = (&*self, Drained::default());
         while drained.count < budget {
-            let next = fabric.work(after, |world| match self.is_up(world) {
+            let next = fabric.work((*node, after), |world| match self.is_up(world) {
                 true => world.next_eager(*node, drain),
                 false => None,
             });
@@ -296,7 +297,7 @@ impl Machine for SimMachine {
     }
 
     fn world(&self) -> Option<Arc<dyn fabric::VirtualTime>> {
-        Some(Arc::new(self.fabric.clone()))
+        Some(Arc::new(SimClock { fabric: self.fabric.clone(), node: self.node }))
     }
 }
 
@@ -318,7 +319,7 @@ impl Reply for SimReply<'_> {
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, PostError> {
         *self.answers = true;
         let (node, end) = (self.node, self.end);
-        self.fabric.work(self.after, |world| send(world, (node, end), (lane, tag), parts))
+        self.fabric.work((node, self.after), |world| send(world, (node, end), (lane, tag), parts))
     }
 }
 

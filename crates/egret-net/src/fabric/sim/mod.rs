@@ -37,6 +37,7 @@
 //! | `nic.rs`, `machine.rs` | a nic, which belongs to a node |
 //! | `world.rs`, `node.rs`, `deferred.rs` | the world, which drives all nics: its nodes, its clock, its events |
 //! | `rules.rs`, `rng.rs` | what the network does to frames |
+//! | `clock.rs` | the world's time, as a nic knows it |
 //! | `threads.rs` | threads, of which one runs at a time |
 //! | `seeds.rs`, `trace.rs` | runs over many seeds, and the report of one that fails |
 //! | `acceptor.rs`, `connector.rs` | inbound and outbound connections that are being made |
@@ -45,6 +46,7 @@
 //! | `wire.rs` | what travels between nodes |
 
 mod acceptor;
+mod clock;
 mod connection;
 mod connector;
 mod datapath;
@@ -77,6 +79,7 @@ pub use fault::Fault;
 use machine::SimMachine;
 pub use rules::LinkRules;
 pub use seeds::{check, count, seed_from_env, seeds};
+use wire::SimNodeId;
 use world::{SimWorld, WorldEvent};
 
 use crate::fabric::{self, EventCount, Fabric, OpenError, window};
@@ -146,7 +149,7 @@ impl Fabric for SimFabric {
 
 impl rt::Runtime for SimFabric {
     fn now(&self) -> Instant {
-        self.with(|world| world.now)
+        self.now()
     }
 
     fn park(&self, until: Option<Instant>) {
@@ -171,35 +174,6 @@ impl rt::Runtime for SimFabric {
 
     fn has_background(&self) -> bool {
         self.look_in(|world| world.threads.has_background)
-    }
-}
-
-/// Everything that happens to a machine happens when a thread looks or waits here.
-impl fabric::VirtualTime for SimFabric {
-    fn now(&self) -> Instant {
-        self.now()
-    }
-
-    /// Looking takes time: carries out what is due now, or moves the clock a little.
-    fn look(&self) -> EventCount {
-        self.with(|world| {
-            world.threads.look();
-            let now = world.now;
-            if !world.step(Some(now)) {
-                let next = now + LOOK;
-                world.now = world.next_at().map_or(next, |at| next.min(at));
-            }
-        });
-        self.with(|world| EventCount(world.happened))
-    }
-
-    fn wait(&self, seen: EventCount, until: Option<Instant>) -> EventCount {
-        self.step(Some(seen), until);
-        self.look()
-    }
-
-    fn wake(&self) {
-        self.with(|world| world.happened += 1);
     }
 }
 
@@ -228,20 +202,41 @@ impl SimFabric {
 
     /// The rules of the link between two nodes, both ways.
     pub fn link(&self, a: &str, b: &str) -> Rule<'_> {
-        Rule {
-            fabric: self,
-            links: vec![(a.to_owned(), b.to_owned()), (b.to_owned(), a.to_owned())],
-        }
+        let links = vec![(a.to_owned(), b.to_owned()), (b.to_owned(), a.to_owned())];
+        Rule { fabric: self, scope: RuleScope::Links(links) }
     }
 
     /// The rules of one direction of a link.
     pub fn one_way(&self, from: &str, to: &str) -> Rule<'_> {
-        Rule { fabric: self, links: vec![(from.to_owned(), to.to_owned())] }
+        Rule { fabric: self, scope: RuleScope::Links(vec![(from.to_owned(), to.to_owned())]) }
     }
 
     /// The rules of all links.
     pub const fn links(&self) -> Rule<'_> {
-        Rule { fabric: self, links: Vec::new() }
+        Rule { fabric: self, scope: RuleScope::All }
+    }
+
+    /// Puts a node into a site: for rules [between sites](Self::sites).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let sim = egret_net::fabric::sim::Sim::new(1);
+    /// sim.put_into_site("a", "north");
+    /// sim.put_into_site("b", "south");
+    /// sim.sites("north", "south").latency(Duration::from_millis(40));
+    /// ```
+    pub fn put_into_site(&self, node: &str, site: &str) {
+        self.look_in(|world| {
+            let node = world.node(node);
+            world.rules.put_into_site(node, site);
+        });
+    }
+
+    /// The rules of all links between nodes of two sites, both ways, or of one; a link with rules of its own keeps
+    /// them. [`put_into_site`](Self::put_into_site) has an example.
+    pub fn sites(&self, one: &str, other: &str) -> Rule<'_> {
+        Rule { fabric: self, scope: RuleScope::Sites(one.to_owned(), other.to_owned()) }
     }
 
     /// How long a whole message lies in the receiver's fabric before it lies in
@@ -279,6 +274,17 @@ impl SimFabric {
         }
     }
 
+    /// The [cuts](Self::cut) between two sides end, both ways.
+    pub fn reconnect(&self, one: &[&str], other: &[&str]) {
+        self.with(|world| {
+            for (a, b) in one.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
+                let (a, b) = (world.known(a), world.known(b));
+                world.note("reconnect", a, b);
+                world.rules.reconnect(a, b);
+            }
+        });
+    }
+
     /// All cuts and partitions end.
     pub fn heal(&self) {
         self.with(|world| {
@@ -293,8 +299,42 @@ impl SimFabric {
         self.with(|world| {
             let node = world.known(name);
             world.note("crash", node, node);
+            world.threads.crash(node);
             world.crash(node);
         });
+    }
+
+    /// Runs `body` as a part of a node: the threads that it [spawns](rt::spawn), and those that these spawn, are of that
+    /// node. They end when it [crashes](Self::crash), each at its next wait.
+    #[doc(hidden)]
+    pub fn on_node<R>(&self, name: &str, body: impl FnOnce() -> R) -> R {
+        let before = self.look_in(|world| {
+            let node = world.node(name);
+            world.threads.move_to((Some(node), false))
+        });
+        let result = body();
+        self.look_in(|world| world.threads.move_to(before));
+        result
+    }
+
+    /// Lets a thread take so long between two waits, in the time of the machine.
+    #[doc(hidden)]
+    pub fn set_patience(&self, real: Duration) {
+        self.look_in(|world| world.threads.patience = Some(real));
+    }
+
+    /// The threads that run or wait, and until when.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn waiting(&self) -> String {
+        self.look_in(|world| world.threads.print(&world.nodes))
+    }
+
+    /// What the first thread that panicked did so with, if one did.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn panicked(&self) -> Option<String> {
+        self.panic_of_thread()
     }
 
     /// A crashed node comes up again, knowing nothing, before any process has
@@ -361,14 +401,15 @@ impl SimFabric {
     }
 
     fn now(&self) -> Instant {
-        self.with(|world| world.now)
+        threads::in_dead_time(self.look_in(|world| world.now))
     }
 
     /// Works on the world under its lock, then runs what that set free.
     fn with<R>(&self, work: impl FnOnce(&mut SimWorld) -> R) -> R {
         let (result, after) = self.look_in(|world| {
             let result = work(world);
-            world.happened += u64::from(!world.after.is_empty());
+            world.count_left(None);
+            world.is_counted = false;
             (result, std::mem::take(&mut world.after))
         });
         after.run(self);
@@ -376,10 +417,15 @@ impl SimFabric {
     }
 
     /// Works on the world for a nic that is locked: what that sets free is left to `after`.
-    fn work<R>(&self, after: &mut fabric::After, work: impl FnOnce(&mut SimWorld) -> R) -> R {
+    fn work<R>(
+        &self,
+        (node, after): (SimNodeId, &mut fabric::After),
+        work: impl FnOnce(&mut SimWorld) -> R,
+    ) -> R {
         self.look_in(|world| {
             let result = work(world);
-            world.happened += u64::from(!world.after.is_empty());
+            world.count_left(Some(node));
+            world.is_counted = false;
             world.after.told.move_to(after);
             result
         })
@@ -392,12 +438,12 @@ impl SimFabric {
 
     /// Carries out the next event due by `until`, or moves the clock there;
     /// nothing if more has happened than was seen.
-    fn step(&self, seen: Option<EventCount>, until: Option<Instant>) {
+    fn step(&self, seen: Option<(SimNodeId, EventCount)>, until: Option<Instant>) {
         if !self.look_in(|world| world.threads.is_alone()) {
             return self.give_way(seen, until);
         }
         let stalled = self.with(|world| {
-            if seen.is_some_and(|EventCount(seen)| seen != world.happened) {
+            if seen.is_some_and(|(node, seen)| seen != world.happened_at(node)) {
                 return false;
             }
             let stepped = world.step(until);
@@ -419,8 +465,24 @@ impl SimFabric {
     }
 }
 
-/// What one poll of a nic takes.
-const LOOK: Duration = Duration::from_nanos(100);
+/// Spends so much virtual time, as a program does that computes for so long: in virtual time, computing takes none. The
+/// thread does not count as one that waits. Outside of a simulated world, where computing takes time, nothing happens.
+///
+/// ```
+/// use std::time::Duration;
+/// use egret_net::fabric::sim::{Sim, work};
+///
+/// let sim = Sim::new(1);
+/// work(Duration::from_secs(3600));
+/// assert_eq!(sim.elapsed(), Duration::from_secs(3600));
+/// ```
+pub fn work(time: Duration) {
+    if rt::is_simulated() {
+        let before = rt::set_before_wait(None);
+        rt::sleep(time);
+        rt::set_before_wait(before);
+    }
+}
 
 /// The rules of some links. Each call takes effect at once.
 ///
@@ -434,8 +496,16 @@ const LOOK: Duration = Duration::from_nanos(100);
 #[derive(Debug)]
 pub struct Rule<'a> {
     fabric: &'a SimFabric,
-    /// Empty: all.
-    links: Vec<(String, String)>,
+    scope: RuleScope,
+}
+
+/// The links that a rule is for.
+#[derive(Debug)]
+enum RuleScope {
+    All,
+    Links(Vec<(String, String)>),
+    /// Those between two sites.
+    Sites(String, String),
 }
 
 impl Rule<'_> {
@@ -475,14 +545,15 @@ impl Rule<'_> {
         let LinkRules { loss, duplicate, reorder, corrupt, .. } = changed;
         let chances = [loss, duplicate, reorder, corrupt];
         assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)), "a chance is 0 to 1");
-        self.fabric.with(|world| {
-            if self.links.is_empty() {
-                world.rules.set_default(&change);
+        self.fabric.with(|world| match &self.scope {
+            RuleScope::All => world.rules.set_default(&change),
+            RuleScope::Links(links) => {
+                for (from, to) in links {
+                    let (from, to) = (world.node(from), world.node(to));
+                    world.rules.set(from, to, &change);
+                }
             }
-            for (from, to) in &self.links {
-                let (from, to) = (world.node(from), world.node(to));
-                world.rules.set(from, to, &change);
-            }
+            RuleScope::Sites(one, other) => world.rules.set_between(one, other, &change),
         });
         self
     }

@@ -30,6 +30,8 @@ pub(super) struct SimNode {
     /// Accepted callers and their ends: a repeated request gets the same answer.
     pub accepted: BTreeMap<SimCaller, EndId>,
     next_end: EndId,
+    /// How much happened here.
+    pub happened: u64,
 }
 
 /// For a window of this life: a datagram of an end, or that the end is over.
@@ -49,6 +51,7 @@ impl SimNode {
             listeners: BTreeMap::new(),
             accepted: BTreeMap::new(),
             next_end: 1,
+            happened: 0,
         }
     }
 
@@ -72,7 +75,7 @@ impl SimWorld {
             }
             self.end_with(node, end, ViError::NicDown, SimCloseReason::Unknown);
         }
-        let node = &mut self.nodes[node];
+        let (id, node) = (node, &mut self.nodes[node]);
         let listeners = std::mem::take(&mut node.listeners);
         self.after
             .told
@@ -85,6 +88,7 @@ impl SimWorld {
         node.keys = Arc::default();
         node.life += 1;
         node.handles = 0;
+        self.count_left(Some(id));
     }
 }
 

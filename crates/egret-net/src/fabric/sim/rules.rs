@@ -59,12 +59,18 @@ pub(super) struct NetworkRules {
     /// When a link's last frame will have left.
     busy: BTreeMap<(SimNodeId, SimNodeId), Instant>,
     cuts: BTreeSet<(SimNodeId, SimNodeId)>,
+    /// The numbers of sites, by their names.
+    sites: BTreeMap<String, u32>,
+    /// The site of each node that is in one.
+    places: BTreeMap<SimNodeId, u32>,
+    /// The rules between two sites, the lower number first.
+    between: BTreeMap<(u32, u32), LinkRules>,
 }
 
 impl NetworkRules {
     pub(super) fn set_default(&mut self, change: impl Fn(&mut LinkRules)) {
         change(&mut self.default);
-        self.links.values_mut().for_each(change);
+        self.links.values_mut().chain(self.between.values_mut()).for_each(change);
     }
 
     pub(super) fn set(&mut self, from: SimNodeId, to: SimNodeId, change: impl Fn(&mut LinkRules)) {
@@ -72,8 +78,42 @@ impl NetworkRules {
         change(self.links.entry((from, to)).or_insert(default));
     }
 
+    pub(super) fn put_into_site(&mut self, node: SimNodeId, site: &str) {
+        let site = self.site(site);
+        self.places.insert(node, site);
+    }
+
+    fn site(&mut self, name: &str) -> u32 {
+        if let Some(site) = self.sites.get(name) {
+            return *site;
+        }
+        let site = u32::try_from(self.sites.len()).expect("fewer sites than nodes");
+        self.sites.insert(name.to_owned(), site);
+        site
+    }
+
+    pub(super) fn set_between(&mut self, one: &str, other: &str, change: impl Fn(&mut LinkRules)) {
+        let (one, other, default) = (self.site(one), self.site(other), self.default);
+        change(self.between.entry((one.min(other), one.max(other))).or_insert(default));
+    }
+
+    /// The rules of a link: its own, those between the sites of its ends, or those of all.
+    fn of(&self, from: SimNodeId, to: SimNodeId) -> LinkRules {
+        let between = || {
+            let (one, other) = (self.places.get(&from)?, self.places.get(&to)?);
+            self.between.get(&(*one.min(other), *one.max(other)))
+        };
+        let own = self.links.get(&(from, to));
+        *own.or_else(between).unwrap_or(&self.default)
+    }
+
     pub(super) fn cut(&mut self, from: SimNodeId, to: SimNodeId) {
         self.cuts.insert((from, to));
+    }
+
+    pub(super) fn reconnect(&mut self, one: SimNodeId, other: SimNodeId) {
+        self.cuts.remove(&(one, other));
+        self.cuts.remove(&(other, one));
     }
 
     pub(super) fn heal(&mut self) {
@@ -88,7 +128,7 @@ impl NetworkRules {
         now: Instant,
         rng: &mut Rng,
     ) -> Option<FrameFate> {
-        let link = *self.links.get(&(from, to)).unwrap_or(&self.default);
+        let link = self.of(from, to);
         let busy = self.busy.entry((from, to)).or_default();
         let left = (*busy).max(now) + sending_time(bytes, link.bandwidth);
         *busy = left;

@@ -7,6 +7,10 @@
 //! that is held over a wait could stop the world; none of ours is.
 
 use std::any::Any;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -14,6 +18,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::SimFabric;
+use super::node::SimNode;
+use super::wire::SimNodeId;
 use super::world::SimWorld;
 use crate::fabric::EventCount;
 use crate::rt::{self, Instant};
@@ -22,6 +28,14 @@ use crate::rt::{self, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     all: Vec<SimThread>,
+    /// Their numbers, by the hashes of their ids.
+    numbers: BTreeMap<u64, usize>,
+    /// Those whose waits have ended.
+    ready: Vec<usize>,
+    /// When waits end by themselves.
+    timers: BTreeSet<(Instant, usize)>,
+    /// Who waits for the network, at which node.
+    waiters: BTreeMap<SimNodeId, Vec<usize>>,
     /// Whose turn it is.
     running: usize,
     /// How often the turn was handed on.
@@ -31,22 +45,29 @@ pub(super) struct Threads {
     over: Option<WorldEnd>,
     /// What the first of them that panicked did so with.
     panicked: Option<String>,
+    /// The thread that kept the turn for too long.
+    stuck: Option<usize>,
     /// Whether nodes have threads of their own.
     pub has_background: bool,
-    /// Waits without end of the first thread, since the world is over.
-    endless: u32,
     /// How long a thread may take between two waits, if not as long as usual.
-    #[cfg(test)]
-    patience: Option<Duration>,
+    pub patience: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct SimThread {
     os: std::thread::Thread,
     name: Arc<str>,
+    /// The node that the thread belongs to, and ends with.
+    node: Option<SimNodeId>,
     state: ThreadState,
     /// Whether it was unparked since its last park.
     is_unparked: bool,
+    /// Whether its wait has ended, and it is among those that are.
+    is_ready: bool,
+    /// Whether its node has crashed.
+    is_dead: bool,
+    /// Waits without end, since its node has crashed; of the first thread, since the world is over.
+    endless: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,11 +80,14 @@ enum ThreadState {
 /// What ends a wait, besides being unparked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ThreadWait {
-    /// More has happened than this.
-    pub seen: Option<EventCount>,
+    /// More has happened at a node than this.
+    pub seen: Option<(SimNodeId, EventCount)>,
     pub until: Option<Instant>,
     since: Instant,
 }
+
+/// The node of a thread, and whether that has crashed.
+pub(super) type ThreadPlace = (Option<SimNodeId>, bool);
 
 /// Why no thread runs any more.
 #[derive(Debug, Clone)]
@@ -74,7 +98,7 @@ enum WorldEnd {
     Halted(String),
 }
 
-/// What a thread of a world that is over unwinds with.
+/// What a thread of a world that is over, or of a node that has crashed, unwinds with.
 struct WorldOver;
 
 /// What the thread that waits is to do.
@@ -93,14 +117,25 @@ impl Threads {
         let os = rt::this_thread();
         if self.all.is_empty() {
             let name = os.name().unwrap_or("the first").into();
-            self.all.push(SimThread { os, name, state: ThreadState::Runs, is_unparked: false });
-            return 0;
+            return self.add(SimThread::new(os, name, ThreadState::Runs));
         }
-        let found = self.all.iter().position(|member| member.os.id() == os.id());
-        let Some(found) = found else {
+        let Some(found) = self.find(os.id()) else {
             panic!("a simulated world runs all its nodes on threads of its own");
         };
         found
+    }
+
+    fn add(&mut self, thread: SimThread) -> usize {
+        let at = self.all.len();
+        self.numbers.insert(hash(thread.os.id()), at);
+        self.all.push(thread);
+        at
+    }
+
+    fn find(&self, id: ThreadId) -> Option<usize> {
+        let is_it = |at: &usize| self.all[*at].os.id() == id;
+        let found = self.numbers.get(&hash(id)).copied().filter(is_it);
+        found.or_else(|| (0..self.all.len()).find(is_it))
     }
 
     /// Whether the calling thread, which must be of this world, is its only one.
@@ -120,22 +155,100 @@ impl Threads {
         assert!(self.looks < LOOKS_MAX, "a thread looks for ever, and others cannot run");
     }
 
-    fn is_ready(&self, at: usize, now: Instant, happened: u64) -> bool {
-        let member = &self.all[at];
-        let ThreadState::Waits(wait) = member.state else { return false };
+    /// The wait of a thread begins. `happened` is how much has happened at the node that it waits at.
+    fn begin_wait(&mut self, at: usize, wait: ThreadWait, happened: Option<EventCount>) {
+        self.all[at].state = ThreadState::Waits(wait);
+        if let Some(until) = wait.until {
+            self.timers.insert((until, at));
+        }
+        if let Some((node, _)) = wait.seen {
+            self.waiters.entry(node).or_default().push(at);
+        }
         // A word to a thread that parks ends no wait for the network.
-        wait.seen.is_none() && member.is_unparked
-            || wait.until.is_some_and(|until| now >= until)
-            || wait.seen.is_some_and(|EventCount(seen)| seen != happened)
+        let is_over = match wait.seen {
+            None => self.all[at].is_unparked,
+            Some((_, seen)) => happened != Some(seen),
+        };
+        if is_over || self.all[at].is_dead {
+            self.end_wait(at);
+        }
     }
 
-    /// When the next wait ends by itself.
-    fn next_until(&self) -> Option<Instant> {
-        let until = |member: &SimThread| match member.state {
-            ThreadState::Waits(wait) => wait.until,
-            ThreadState::Runs | ThreadState::Ended => None,
+    /// The wait of a thread, if it waits, has ended: the thread can run.
+    fn end_wait(&mut self, at: usize) {
+        let ThreadState::Waits(wait) = self.all[at].state else { return };
+        if std::mem::replace(&mut self.all[at].is_ready, true) {
+            return;
+        }
+        self.forget_wait(at, wait);
+        self.ready.push(at);
+    }
+
+    /// Ends the present or next park of a thread.
+    fn end_park(&mut self, at: usize) {
+        self.all[at].is_unparked = true;
+        if matches!(self.all[at].state, ThreadState::Waits(ThreadWait { seen: None, .. })) {
+            self.end_wait(at);
+        }
+    }
+
+    /// Nothing ends this wait any more.
+    fn forget_wait(&mut self, at: usize, wait: ThreadWait) {
+        if let Some(until) = wait.until {
+            self.timers.remove(&(until, at));
+        }
+        if let Some((node, _)) = wait.seen
+            && let Some(waiters) = self.waiters.get_mut(&node)
+        {
+            waiters.retain(|waiter| *waiter != at);
+        }
+    }
+
+    /// Something has happened at a node, or everywhere.
+    pub(super) fn something_happened(&mut self, node: Option<SimNodeId>) {
+        let end = |threads: &mut Self, waiters: Vec<usize>| {
+            waiters.into_iter().for_each(|at| threads.end_wait(at));
         };
-        self.all.iter().filter_map(until).min()
+        match node {
+            Some(node) => {
+                if let Some(waiters) = self.waiters.get_mut(&node) {
+                    let waiters = std::mem::take(waiters);
+                    end(self, waiters);
+                }
+            }
+            None => {
+                let all = std::mem::take(&mut self.waiters);
+                all.into_values().for_each(|waiters| end(self, waiters));
+            }
+        }
+    }
+
+    /// Ends the waits whose time has passed.
+    fn ring(&mut self, now: Instant) {
+        while let Some((until, at)) = self.timers.first().copied()
+            && until <= now
+        {
+            self.timers.pop_first();
+            self.end_wait(at);
+        }
+    }
+
+    /// The threads of a node end, each with its wait.
+    pub(super) fn crash(&mut self, node: SimNodeId) {
+        for at in 0..self.all.len() {
+            if self.all[at].node == Some(node) && self.all[at].state != ThreadState::Ended {
+                self.all[at].is_dead = true;
+                self.end_wait(at);
+            }
+        }
+    }
+
+    /// Moves the calling thread, and with it the threads that it starts, to a node; returns where it was before, and
+    /// whether that has crashed.
+    pub(super) fn move_to(&mut self, (node, is_dead): ThreadPlace) -> ThreadPlace {
+        let me = self.me();
+        let member = &mut self.all[me];
+        (std::mem::replace(&mut member.node, node), std::mem::replace(&mut member.is_dead, is_dead))
     }
 
     /// Whether the first thread has waited for an hour, without end.
@@ -145,26 +258,53 @@ impl Threads {
     }
 
     /// The text of the waiting threads, with their deadlines.
-    fn print(&self) -> String {
-        let line = |member: &SimThread| match member.state {
-            ThreadState::Waits(ThreadWait { until: Some(until), .. }) => {
-                format!("{} waits until {until:?}\n", member.name)
+    pub(super) fn print(&self, nodes: &[SimNode]) -> String {
+        let line = |member: &SimThread| {
+            let name = member.full_name(nodes);
+            match member.state {
+                ThreadState::Waits(ThreadWait { until: Some(until), .. }) => {
+                    Some(format!("{name} waits until {until:?}\n"))
+                }
+                ThreadState::Waits(_) => Some(format!("{name} waits for ever\n")),
+                ThreadState::Runs => Some(format!("{name} runs\n")),
+                ThreadState::Ended => None,
             }
-            ThreadState::Waits(_) => format!("{} waits for ever\n", member.name),
-            ThreadState::Runs => format!("{} runs\n", member.name),
-            ThreadState::Ended => String::new(),
         };
-        self.all.iter().map(line).collect()
+        let (runs, others): (Vec<_>, Vec<_>) =
+            self.all.iter().partition(|member| member.state == ThreadState::Runs);
+        let mut lines = runs.into_iter().chain(others).filter_map(line);
+        let mut text: String = lines.by_ref().take(PRINTED).collect();
+        let more = lines.count();
+        if more > 0 {
+            writeln!(text, "and {more} more threads").expect("a string takes all");
+        }
+        text
+    }
+}
+
+impl SimThread {
+    fn new(os: std::thread::Thread, name: Arc<str>, state: ThreadState) -> Self {
+        let (is_unparked, is_ready, is_dead) = (false, false, false);
+        Self { os, name, node: None, state, is_unparked, is_ready, is_dead, endless: 0 }
+    }
+
+    /// The name of the thread, and that of its node.
+    fn full_name(&self, nodes: &[SimNode]) -> String {
+        match self.node {
+            Some(node) if nodes[node].name != self.name => {
+                format!("{} of {}", self.name, nodes[node].name)
+            }
+            _ => self.name.to_string(),
+        }
     }
 }
 
 impl SimWorld {
     /// Hands the turn to one of those that can run, by the seed.
     fn choose(&mut self, me: Option<usize>) -> NextThread {
-        let Self { now, happened, .. } = *self;
-        let threads = &self.threads;
-        let ready: Vec<_> =
-            (0..threads.all.len()).filter(|at| threads.is_ready(*at, now, happened)).collect();
+        let now = self.now;
+        self.threads.ring(now);
+        let ready = &self.threads.ready;
         let Some(at) = ready.get(self.rng.below(ready.len())).copied() else {
             return NextThread::Nobody;
         };
@@ -180,7 +320,7 @@ impl SimWorld {
 
     /// Something happens: the next event, or the end of a wait. `false` if there is neither.
     fn advance(&mut self) -> bool {
-        let until = self.threads.next_until();
+        let until = self.threads.timers.first().map(|(until, _)| *until);
         if self.threads.is_stalled(self.now) {
             return false;
         }
@@ -196,19 +336,28 @@ impl SimWorld {
 
 impl Threads {
     fn give(&mut self, at: usize) {
+        if let ThreadState::Waits(wait) = self.all[at].state {
+            if self.all[at].is_ready {
+                let place = self.ready.iter().position(|ready| *ready == at);
+                place.map(|place| self.ready.swap_remove(place));
+            } else {
+                self.forget_wait(at, wait);
+            }
+        }
         let member = &mut self.all[at];
         let parks = matches!(member.state, ThreadState::Waits(ThreadWait { seen: None, .. }));
         member.is_unparked &= !parks;
+        member.is_ready = false;
         member.state = ThreadState::Runs;
         (self.running, self.looks) = (at, 0);
         self.switches += 1;
     }
 
     /// The thread that has the turn counts as ended, and the first one goes on. Its name.
-    fn lose(&mut self) -> Arc<str> {
+    fn lose(&mut self, nodes: &[SimNode]) -> String {
         let member = &mut self.all[self.running];
         member.state = ThreadState::Ended;
-        let name = Arc::clone(&member.name);
+        let name = member.full_name(nodes);
         self.give(0);
         name
     }
@@ -222,8 +371,9 @@ impl SimFabric {
         }
         self.look_in(|world| {
             let threads = &mut world.threads;
-            let name = threads.all[threads.running].name.clone();
+            let name = threads.all[threads.running].full_name(&world.nodes);
             threads.panicked.get_or_insert_with(|| format!("{name} panicked: {}", text(why)));
+            threads.end_park(0);
         });
     }
 
@@ -249,16 +399,18 @@ impl SimFabric {
         name: &str,
         body: Box<dyn FnOnce() + Send>,
     ) -> io::Result<rt::Thread> {
-        let at = self.look_in(|world| {
-            _ = world.threads.me();
-            world.threads.over.is_none().then_some(world.threads.all.len())
+        let starts = self.look_in(|world| {
+            let me = world.threads.me();
+            let SimThread { node, is_dead, .. } = world.threads.all[me];
+            world.threads.over.is_none().then_some((world.threads.all.len(), node, is_dead))
         });
         let is_over = || io::Error::new(io::ErrorKind::Unsupported, "this world is over");
-        let (at, world) = (at.ok_or_else(is_over)?, self.clone());
+        let ((at, node, is_dead), world) = (starts.ok_or_else(is_over)?, self.clone());
         let run = move || {
             world.wait_for_turn(at);
-            // Of a world that is over none begins, and what it would have had goes.
-            let is_over = world.look_in(|world| world.threads.over.is_some());
+            // Of a world that is over, or of a node that has crashed, none begins, and what it would have had goes.
+            let is_over = world
+                .look_in(|world| world.threads.over.is_some() || world.threads.all[at].is_dead);
             let entered = is_over.then(|| rt::enter(Arc::new(world.clone())));
             let body = AssertUnwindSafe(|| if is_over { drop(body) } else { body() });
             _ = catch_unwind(body);
@@ -268,37 +420,67 @@ impl SimFabric {
         let os = rt::spawn_on_machine(name, run)?.thread().clone();
         self.look_in(|world| {
             let wait = ThreadWait { seen: None, until: None, since: world.now };
-            let (name, state) = (name.into(), ThreadState::Waits(wait));
-            world.threads.all.push(SimThread { os: os.clone(), name, state, is_unparked: true });
+            let member = SimThread::new(os.clone(), name.into(), ThreadState::Runs);
+            let at = world.threads.add(SimThread { node, is_dead, is_unparked: true, ..member });
+            world.threads.begin_wait(at, wait, None);
         });
         Ok(rt::Thread::of(os))
     }
 
     pub(super) fn end_park(&self, thread: ThreadId) {
         self.look_in(|world| {
-            let all = &mut world.threads.all;
-            if let Some(member) = all.iter_mut().find(|member| member.os.id() == thread) {
-                member.is_unparked = true;
-            }
+            let threads = &mut world.threads;
+            threads.find(thread).into_iter().for_each(|at| threads.end_park(at));
         });
     }
 
     /// The calling thread waits, and others run.
-    pub(super) fn give_way(&self, seen: Option<EventCount>, until: Option<Instant>) {
-        let me = self.look_in(|world| {
-            let me = world.threads.me();
-            let wait = ThreadWait { seen, until, since: world.now };
-            world.threads.all[me].state = ThreadState::Waits(wait);
-            me
-        });
-        if self.leave_if_over(me, until) {
+    pub(super) fn give_way(&self, seen: Option<(SimNodeId, EventCount)>, until: Option<Instant>) {
+        rt::before_wait();
+        let me = self.look_in(|world| world.threads.me());
+        if self.leave_if_over(me, until) || self.leave_if_dead(me, until) {
             return;
         }
+        self.look_in(|world| {
+            let happened = seen.map(|(node, _)| world.happened_at(node));
+            let wait = ThreadWait { seen, until, since: world.now };
+            world.threads.begin_wait(me, wait, happened);
+        });
         if let NextThread::Other(next) = self.hand_on(Some(me)) {
             next.unpark();
             self.wait_for_turn(me);
         }
-        _ = self.leave_if_over(me, until);
+        _ = self.leave_if_over(me, until) || self.leave_if_dead(me, until);
+    }
+
+    /// Ends the thread if its node has crashed. While it unwinds, a wait with an end finds its time passed, and one
+    /// without end lets others run; whether it need not wait.
+    fn leave_if_dead(&self, me: usize, until: Option<Instant>) -> bool {
+        if !self.look_in(|world| world.threads.all[me].is_dead) {
+            return false;
+        }
+        if !std::thread::panicking() {
+            resume_unwind(Box::new(WorldOver) as Box<dyn Any + Send>);
+        }
+        if let Some(until) = until {
+            DEAD_TIME.set(DEAD_TIME.get().max(until));
+            return true;
+        }
+        let waits = self.look_in(|world| {
+            world.threads.all[me].endless += 1;
+            world.threads.all[me].endless
+        });
+        if waits > ENDLESS_MAX {
+            let report = self.report();
+            self.look_in(|world| {
+                let name = world.threads.all[me].full_name(&world.nodes);
+                let why = format!(
+                    "a destructor waits without end on {name}, which has crashed\n{report}"
+                );
+                world.threads.over.get_or_insert(WorldEnd::Halted(why));
+            });
+        }
+        false
     }
 
     /// Carries out what happens until a thread can run.
@@ -325,7 +507,8 @@ impl SimFabric {
 
     /// Ends the world when no thread can run and no event is left: the first thread reports it.
     fn halt(&self) {
-        let (waiting, report) = (self.look_in(|world| world.threads.print()), self.report());
+        let (waiting, report) =
+            (self.look_in(|world| world.threads.print(&world.nodes)), self.report());
         let why = format!("everybody waits and nothing will happen:\n{waiting}{report}");
         self.look_in(|world| world.threads.over = Some(WorldEnd::Halted(why)));
     }
@@ -342,14 +525,29 @@ impl SimFabric {
             sleeps = if switches == before { sleeps + 1 } else { 0 };
             before = switches;
             if me == 0 && sleeps > SLEEPS && !std::thread::panicking() {
-                let waiting = self.look_in(|world| {
-                    world.threads.over = Some(WorldEnd::Left);
-                    world.threads.print()
-                });
-                panic!("a thread has neither waited nor ended for long:\n{waiting}");
+                let said = self.keeps_turn();
+                panic!("{said}");
             }
-            rt::park_on_machine(self.patience() / SLEEPS);
+            // The first thread watches the others.
+            let most = if me == 0 { self.patience() / SLEEPS } else { UNWATCHED };
+            rt::park_on_machine(most);
         }
+    }
+
+    /// A thread has the turn for too long: the world is over. What is to be said of that.
+    fn keeps_turn(&self) -> String {
+        let patience = self.patience();
+        let (name, others) = self.look_in(|world| {
+            let threads = &mut world.threads;
+            threads.over = Some(WorldEnd::Left);
+            threads.stuck = Some(threads.running);
+            let name = threads.all[threads.running].full_name(&world.nodes);
+            (name, threads.print(&world.nodes))
+        });
+        format!(
+            "{name} has neither waited nor ended for {patience:?} of real time. Either it computes without a wait, or it \
+             blocks in the operating system, as for a lock that a thread below holds while that thread waits:\n{others}"
+        )
     }
 
     /// Ends the thread if its world is over; the first one goes on without waiting, once it has said
@@ -359,7 +557,6 @@ impl SimFabric {
         // What waits while it unwinds finds its time passed.
         self.look_in(|world| {
             world.now = until.map_or(world.now, |until| world.now.max(until));
-            world.threads.all[me].state = ThreadState::Runs;
         });
         match over {
             _ if std::thread::panicking() => {
@@ -382,8 +579,8 @@ impl SimFabric {
     fn wait_without_end(&self) {
         self.end_threads();
         let waits = self.look_in(|world| {
-            world.threads.endless += 1;
-            world.threads.endless
+            world.threads.all[0].endless += 1;
+            world.threads.all[0].endless
         });
         if waits > ENDLESS_MAX {
             let said = "a destructor waits without end in a simulated world that is over";
@@ -425,14 +622,18 @@ impl SimFabric {
                 let threads = &mut world.threads;
                 threads.over.get_or_insert(WorldEnd::Left);
                 let lives = |member: &SimThread| member.state != ThreadState::Ended;
-                let at = (1..threads.all.len()).find(|at| lives(&threads.all[*at]))?;
+                // One that keeps the turn may wait for what another holds.
+                let stuck = threads.stuck.filter(|at| lives(&threads.all[*at]));
+                let at = (1..threads.all.len())
+                    .find(|at| stuck != Some(*at) && lives(&threads.all[*at]))
+                    .or(stuck)?;
                 threads.give(at);
                 Some(threads.all[at].os.clone())
             });
             let Some(next) = next else { break };
             next.unpark();
             if !self.is_back() {
-                left.push(self.look_in(|world| world.threads.lose()));
+                left.push(self.look_in(|world| world.threads.lose(&world.nodes)));
             }
         }
         if left.is_empty() {
@@ -447,15 +648,8 @@ impl SimFabric {
         }
     }
 
-    #[cfg(test)]
     fn patience(&self) -> Duration {
         self.look_in(|world| world.threads.patience).unwrap_or(PATIENCE)
-    }
-
-    #[cfg(not(test))]
-    #[expect(clippy::unused_self, reason = "in tests it depends on the world")]
-    const fn patience(&self) -> Duration {
-        PATIENCE
     }
 
     /// Waits for a thread to end. `false` if that lasts: it is left alone then.
@@ -477,12 +671,32 @@ pub(super) fn text(panic: &(dyn Any + Send)) -> &str {
     said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
+/// The present moment for the calling thread: of a thread whose node has crashed, not before what it waited for.
+pub(super) fn in_dead_time(now: Instant) -> Instant {
+    now.max(DEAD_TIME.get())
+}
+
+thread_local! {
+    static DEAD_TIME: Cell<Instant> = const { Cell::new(Instant::from_nanos(0)) };
+}
+
+/// Thread ids have no order, so they are found by their hashes.
+fn hash(id: ThreadId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Looks at the network without a wait, while others could run.
 const LOOKS_MAX: u64 = 10_000_000;
 /// A wait without end that has lasted for so long is one for ever.
 const STALLED: Duration = Duration::from_secs(3600);
 /// How long a thread may take between two waits, in the time of the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a thread sleeps that watches no other.
+const UNWATCHED: Duration = Duration::from_secs(3600);
+/// Threads that a report lists.
+const PRINTED: usize = 60;
 /// How often it is looked meanwhile.
 const SLEEPS: u32 = 100;
 /// How often a thread that unwinds may wait without end in a world that is over.

@@ -16,6 +16,7 @@ use super::rules::NetworkRules;
 use super::threads::Threads;
 use super::trace::{Trace, TraceEntry};
 use super::wire::{EndId, FrameBody, SimCloseReason, SimFrame, SimNodeId};
+use crate::fabric::EventCount;
 use crate::rt::Instant;
 use crate::vi::{DrainId, ViError, ViId};
 
@@ -25,6 +26,8 @@ pub(super) struct SimWorld {
     pub now: Instant,
     pub rng: Rng,
     pub nodes: Vec<SimNode>,
+    /// The index of each node, by its name.
+    names: BTreeMap<Arc<str>, SimNodeId>,
     pub rules: NetworkRules,
     pub trace: Trace,
     pub after: SimDeferredWork,
@@ -40,8 +43,10 @@ pub(super) struct SimWorld {
     pub seen: Instant,
     /// Whose waits move the clock.
     pub threads: Threads,
-    /// Counts what happened, for those who wait for more.
-    pub happened: u64,
+    /// How much happened that waits at all nics are for; each node counts what happened at it alone.
+    happened: u64,
+    /// Whether what is left to do was counted already.
+    pub is_counted: bool,
 }
 
 const STALLED_AFTER: Duration = Duration::from_secs(3600);
@@ -50,7 +55,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) enum WorldEvent {
     Arrive {
-        frame: SimFrame,
+        frame: Box<SimFrame>,
         life: u32,
         damaged: bool,
     },
@@ -87,6 +92,7 @@ impl SimWorld {
             now: Instant::default(),
             rng: Rng::new(seed),
             nodes: Vec::new(),
+            names: BTreeMap::new(),
             rules: NetworkRules::default(),
             trace: Trace::default(),
             after: SimDeferredWork::default(),
@@ -98,16 +104,20 @@ impl SimWorld {
             scheduled: 0,
             seen: Instant::default(),
             happened: 0,
+            is_counted: false,
             threads: Threads::default(),
         }
     }
 
     /// The node's index; a name never heard of gets one, and is not up.
     pub(super) fn node(&mut self, name: &str) -> SimNodeId {
-        self.nodes.iter().position(|node| &*node.name == name).unwrap_or_else(|| {
-            self.nodes.push(SimNode::new(name));
-            self.nodes.len() - 1
-        })
+        if let Some(node) = self.names.get(name) {
+            return *node;
+        }
+        let (node, at) = (SimNode::new(name), self.nodes.len());
+        self.names.insert(Arc::clone(&node.name), at);
+        self.nodes.push(node);
+        at
     }
 
     /// The index of a node that a nic or a rule has named.
@@ -116,8 +126,32 @@ impl SimWorld {
     ///
     /// If none has: a fault for a node that is not there tests nothing.
     pub(super) fn known(&self, name: &str) -> SimNodeId {
-        let found = self.nodes.iter().position(|node| &*node.name == name);
+        let found = self.names.get(name).copied();
         found.unwrap_or_else(|| panic!("no node is called {name:?}"))
+    }
+
+    /// How much has happened at a node, and everywhere.
+    pub(super) fn happened_at(&self, node: SimNodeId) -> EventCount {
+        EventCount(self.happened + self.nodes[node].happened)
+    }
+
+    /// Something has happened at a node, or everywhere: waits for the network end. Where nodes have no threads of
+    /// their own, one thread waits for what happens at any of them.
+    pub(super) fn count(&mut self, node: Option<SimNodeId>) {
+        let node = node.filter(|_| self.threads.has_background);
+        match node {
+            Some(node) => self.nodes[node].happened += 1,
+            None => self.happened += 1,
+        }
+        self.threads.something_happened(node);
+    }
+
+    /// Counts what is left to do, if there is something: at this node, unless it was counted when it came up.
+    pub(super) fn count_left(&mut self, node: Option<SimNodeId>) {
+        if !self.after.is_empty() && !self.is_counted {
+            self.is_counted = true;
+            self.count(node);
+        }
     }
 
     /// Puts something into the trace that is not a frame.
@@ -165,8 +199,21 @@ impl SimWorld {
             return false;
         };
         self.now = self.now.max(at);
+        let at = match &event {
+            WorldEvent::Arrive { frame, .. } => Some(frame.to),
+            WorldEvent::Ring { node, .. }
+            | WorldEvent::Place { node, .. }
+            | WorldEvent::RetryConnect { node, .. } => Some(*node),
+            WorldEvent::Plan(_) => None,
+        };
+        self.carry_out(event);
+        self.count_left(at);
+        true
+    }
+
+    fn carry_out(&mut self, event: WorldEvent) {
         match event {
-            WorldEvent::Arrive { frame, life, damaged } => self.arrive(frame, life, damaged),
+            WorldEvent::Arrive { frame, life, damaged } => self.arrive(*frame, life, damaged),
             WorldEvent::Ring { node, end } => {
                 self.with_end(node, end, |conn, out| {
                     if conn.timer_at != Some(out.now) {
@@ -185,7 +232,6 @@ impl SimWorld {
             WorldEvent::RetryConnect { node, end } => self.request_connection(node, end),
             WorldEvent::Plan(plan) => self.after.plans.push(plan),
         }
-        true
     }
 
     fn arrive(&mut self, frame: SimFrame, life: u32, damaged: bool) {
@@ -357,10 +403,11 @@ impl SimWorld {
         let life = self.nodes[to].life;
         let mut frame = SimFrame { from, from_life, from_end, to, to_end, body };
         if let Some(again) = fate.again {
-            let frame = frame.clone();
+            let frame = Box::new(frame.clone());
             self.schedule(again, WorldEvent::Arrive { frame, life, damaged: fate.damaged });
         }
         let damaged = fate.damaged && !self.damage(&mut frame.body);
+        let frame = Box::new(frame);
         self.schedule(fate.arrives, WorldEvent::Arrive { frame, life, damaged });
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egret_net::fabric::sim::{Sim, check};
+use egret_net::fabric::sim::{Sim, check, work};
 use egret_net::rt::{self, Deadline};
 use egret_node::node::{Config, Node};
 use egret_node::registry::{Registry, RegistryOptions};
@@ -29,7 +29,7 @@ struct Count {
 impl Computing for Arc<Count> {
     fn compute(&self, micros: u64) -> String {
         self.most.fetch_max(self.inside.fetch_add(1, Relaxed) + 1, Relaxed);
-        rt::sleep(Duration::from_micros(micros));
+        work(Duration::from_micros(micros));
         self.inside.fetch_sub(1, Relaxed);
         self.short()
     }

@@ -200,7 +200,7 @@ fn a_thread_that_does_not_end_with_its_world_is_named_and_the_others_end() {
     });
     drop((hangs.unwrap(), waits.unwrap()));
     rt::sleep(Duration::from_secs(1));
-    sim.look_in(|world| world.threads.patience = Some(Duration::from_millis(500)));
+    sim.set_patience(Duration::from_millis(500));
     let left = catch_unwind(AssertUnwindSafe(|| drop(sim)));
     let said = message(&*left.unwrap_err());
     assert!(said.contains("hangs") && !said.contains("waits"), "{said}");
@@ -211,7 +211,7 @@ fn a_thread_that_does_not_end_with_its_world_is_named_and_the_others_end() {
 #[test]
 fn a_thread_that_never_waits_is_named_and_the_first_waits_no_more() {
     let sim = Sim::new(12);
-    sim.look_in(|world| world.threads.patience = Some(Duration::from_millis(500)));
+    sim.set_patience(Duration::from_millis(500));
     let ends = Arc::new(AtomicU64::new(0));
     let hangs = Hangs(Arc::clone(&ends));
     rt::spawn("busy", move || drop(hangs)).unwrap();

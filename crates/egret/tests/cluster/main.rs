@@ -1,0 +1,360 @@
+//! Clusters in a unit test: ordinary programs in a simulated world.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use egret::node::Event;
+use egret::prelude::*;
+use egret::rt;
+use egret::sim::{Cluster, ClusterRun, cluster, work};
+
+#[egret::remote]
+trait Adder {
+    fn add(&self, a: u64, b: u64) -> u64;
+    /// Waits so many milliseconds.
+    fn lasts(&self, millis: u64) -> u64;
+}
+
+struct Sums;
+
+#[egret::remote]
+impl Adder for Sums {
+    fn add(&self, a: u64, b: u64) -> u64 {
+        a + b
+    }
+    fn lasts(&self, millis: u64) -> u64 {
+        rt::sleep(Duration::from_millis(millis));
+        millis
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A program that exports an object, calls those of `calls` other nodes, and leaves when all have done so.
+fn calls_others(node: Node, calls: u32) -> Result<u64, Failure> {
+    let (rank, size) = (node.rank(), node.size());
+    let object = node.export(Sums)?;
+    object.bind(&format!("adder {rank}"))?;
+    let mut sum = 0;
+    for step in 1..=calls {
+        let other = (rank + step) % size;
+        let adder: AdderStub = node.lookup(&format!("adder {other}"), node.deadline())?;
+        sum += adder.add(u64::from(rank), u64::from(other))?;
+    }
+    node.enter("done")?;
+    let mut events = node.events();
+    while node.view("done").members.len() < size as usize {
+        events.wait_next(node.deadline())?;
+    }
+    drop(object);
+    node.leave(Deadline::DEFAULT)?;
+    Ok(sum)
+}
+
+fn all_call(seed: u64, nodes: u32, calls: u32) -> ClusterRun<u64> {
+    Cluster::new(seed, nodes).run(move |node| calls_others(node, calls).unwrap())
+}
+
+#[test]
+fn ten_programs_join_call_each_other_and_leave() {
+    let run = all_call(1, 10, 3);
+    let sum = |rank: u64| (1..=3).map(|step| rank + (rank + step) % 10).sum::<u64>();
+    assert_eq!(run.results, (0..10).map(|rank| Some(sum(rank))).collect::<Vec<_>>());
+}
+
+/// What a run says when it fails.
+fn failure<T: Send + 'static>(
+    cluster: Cluster,
+    program: impl Fn(Node) -> T + Send + Sync + 'static,
+) -> String {
+    let ran = catch_unwind(AssertUnwindSafe(|| drop(cluster.run(program))));
+    *ran.expect_err("the run fails").downcast::<String>().expect("a text")
+}
+
+/// Waits until a node has died; who it was, and when that was known.
+fn wait_death(node: &Node) -> (egret::node::NodeId, Duration) {
+    let (mut events, started) = (node.events(), rt::now());
+    loop {
+        if let Event::Died { node: died, .. } = events.wait_next(minutes(5)).unwrap() {
+            return (died, rt::now() - started);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_and_another_seed_another_one() {
+    let run = |seed| all_call(seed, 12, 5);
+    let first = run(3);
+    assert_eq!(run(3), first);
+    let other = run(4);
+    assert_eq!(other.results, first.results);
+    assert_ne!(other.digest, first.digest);
+}
+
+#[test]
+fn the_simple_form_has_the_results_by_rank() {
+    assert_eq!(cluster(1, 3, |node| node.rank() * 2), [0, 2, 4]);
+}
+
+#[test]
+fn work_takes_virtual_time_and_computing_takes_none() {
+    let run = Cluster::new(1, 2).run(|_| {
+        let started = rt::now();
+        let sum: u64 = std::hint::black_box((0..100_000).sum());
+        assert_eq!((sum > 0, rt::now() - started), (true, Duration::ZERO));
+        work(minutes(30));
+        rt::now() - started
+    });
+    assert_eq!(run.results, [Some(minutes(30)), Some(minutes(30))]);
+    assert!(run.elapsed >= minutes(30) && run.elapsed < minutes(31), "{:?}", run.elapsed);
+}
+
+#[test]
+fn a_crash_is_seen_by_the_others_and_calls_fail() {
+    let run = Cluster::new(5, 3).crash(2, seconds(10)).run(|node| {
+        let object = node.export(Sums).unwrap();
+        object.bind(&format!("adder {}", node.rank())).unwrap();
+        let last: AdderStub = node.lookup("adder 2", minutes(1)).unwrap();
+        let called = last.with_deadline(minutes(5)).lasts(60_000);
+        let died = wait_death(&node).0;
+        assert_eq!(died.rank, 2);
+        called.unwrap_err().to_string()
+    });
+    assert_eq!(run.results[2], None);
+    for said in &run.results[..2] {
+        let said = said.as_ref().unwrap();
+        assert!(said.contains("is gone: it has not answered"), "{said}");
+    }
+    assert!(run.elapsed < minutes(1), "{:?}", run.elapsed);
+}
+
+/// What was dropped by threads that ended with their machine.
+struct Counted(Arc<AtomicU64>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn all_threads_of_a_machine_end_when_it_crashes() {
+    let dropped = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&dropped);
+    let run = Cluster::new(6, 2).crash(1, seconds(10)).run(move |node| {
+        if node.rank() == 1 {
+            let inner = Counted(Arc::clone(&seen));
+            let spawned = rt::spawn("waits", move || {
+                let _inner = inner;
+                rt::sleep(minutes(30));
+            });
+            let _outer = Counted(Arc::clone(&seen));
+            spawned.unwrap().join().unwrap();
+            unreachable!("the machine has crashed");
+        }
+        wait_death(&node);
+        seen.load(Ordering::Relaxed)
+    });
+    assert_eq!(run.results, [Some(2), None]);
+}
+
+#[test]
+fn a_restarted_node_of_a_closed_pool_has_its_rank_in_another_life() {
+    let run = Cluster::new(7, 3).crash(1, seconds(5)).restart(1, seconds(30)).run(lives);
+    let last = run.results.into_iter().map(Option::unwrap).collect::<Vec<_>>();
+    assert!(last.iter().all(|seen| *seen == last[1]), "{last:?}");
+    assert_eq!(last[0].rank, 1);
+    assert!(last[0].incarnation > 3, "{last:?}");
+}
+
+#[test]
+fn a_restarted_node_of_an_open_pool_is_another_member() {
+    let run = Cluster::new(8, 3).open().crash(1, seconds(5)).restart(1, seconds(30)).run(lives);
+    let last = run.results.into_iter().map(Option::unwrap).collect::<Vec<_>>();
+    assert!(last.iter().all(|seen| *seen == last[1]), "{last:?}");
+    assert_eq!(last[0].rank, 3, "no rank is used again");
+}
+
+/// Waits until a fourth life has begun, and returns whose.
+fn lives(node: Node) -> egret::node::NodeId {
+    let (mut events, mut joined) = (node.events(), Vec::new());
+    while joined.len() < 4 {
+        if let Event::Joined(member) = events.wait_next(minutes(5)).unwrap() {
+            joined.push(member.id);
+        }
+    }
+    node.bind(&format!("seen by {}", node.id()), b"").unwrap();
+    while node.names("seen by").unwrap().len() < 3 {
+        rt::sleep(seconds(1));
+    }
+    work(seconds(5));
+    joined[3]
+}
+
+#[test]
+fn a_partition_delays_a_call_until_it_heals() {
+    let run = Cluster::new(9, 2).partition([0], [1], seconds(2), seconds(5)).run(|node| {
+        let object = node.export(Sums).unwrap();
+        object.bind(&format!("adder {}", node.rank())).unwrap();
+        let other: AdderStub =
+            node.lookup(&format!("adder {}", 1 - node.rank()), minutes(1)).unwrap();
+        assert_eq!(other.add(1, 2), Ok(3));
+        rt::sleep(seconds(3));
+        let started = rt::now();
+        assert_eq!(other.add(3, 4), Ok(7));
+        let took = rt::now() - started;
+        rt::sleep(seconds(5));
+        took
+    });
+    for took in run.results {
+        let took = took.unwrap();
+        assert!(took > Duration::from_millis(1500) && took < seconds(10), "{took:?}");
+    }
+}
+
+#[test]
+fn latencies_between_sites_are_seen_in_virtual_time() {
+    let latency = Duration::from_millis(40);
+    let cluster = Cluster::new(10, 4).site("north", [0, 1]).site("south", [2, 3]);
+    let run = cluster.latency("north", "south", latency).run(|node| {
+        node.wait_all(node.deadline()).unwrap();
+        let object = node.export(Sums).unwrap();
+        object.bind(&format!("adder {}", node.rank())).unwrap();
+        let took = (0..4).filter(|other| *other != node.rank()).map(|other| {
+            let adder: AdderStub = node.lookup(&format!("adder {other}"), minutes(1)).unwrap();
+            adder.add(0, 0).unwrap();
+            let started = rt::now();
+            adder.add(1, 1).unwrap();
+            (other, rt::now() - started)
+        });
+        let took: Vec<_> = took.collect();
+        let site = node.member(node.id()).unwrap().location.site;
+        node.enter("done").unwrap();
+        while node.view("done").members.len() < 4 {
+            rt::sleep(seconds(1));
+        }
+        rt::sleep(seconds(1));
+        (site, took)
+    });
+    for (rank, result) in (0_u32..).zip(run.results) {
+        let (site, took) = result.unwrap();
+        assert_eq!(site, if rank < 2 { "north" } else { "south" });
+        for (other, took) in took {
+            if (rank < 2) == (other < 2) {
+                assert!(took < Duration::from_millis(1), "{rank} calls {other}: {took:?}");
+            } else {
+                assert!(
+                    took >= 2 * latency && took < 3 * latency,
+                    "{rank} calls {other}: {took:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_method_that_waits_lets_another_thread_receive_at_once() {
+    let run = Cluster::new(11, 3).run(|node| {
+        let object = node.export(Sums).unwrap();
+        object.bind(&format!("adder {}", node.rank())).unwrap();
+        let adder: AdderStub = node.lookup("adder 0", minutes(1)).unwrap();
+        let mut slowest = Duration::ZERO;
+        match node.rank() {
+            1 => drop(adder.lasts(10_000).unwrap()),
+            2 => {
+                adder.add(1, 1).unwrap();
+                rt::sleep(seconds(1));
+                for _ in 0..10 {
+                    let started = rt::now();
+                    adder.add(1, 1).unwrap();
+                    slowest = slowest.max(rt::now() - started);
+                }
+            }
+            _ => rt::sleep(seconds(20)),
+        }
+        slowest
+    });
+    let slowest = run.results[2].unwrap();
+    assert!(slowest > Duration::ZERO && slowest < Duration::from_micros(300), "{slowest:?}");
+}
+
+#[test]
+fn a_panic_ends_the_run_with_the_seed_and_the_node() {
+    let said = failure(Cluster::new(12, 3), |node| {
+        assert_ne!(node.rank(), 1, "a fault of this test");
+        rt::sleep(minutes(30));
+    });
+    assert!(said.contains("n1 panicked") && said.contains("a fault of this test"), "{said}");
+    assert!(said.contains("the cluster of seed 12"), "{said}");
+}
+
+#[test]
+fn programs_that_do_not_return_end_the_run_at_its_limit() {
+    let said = failure(Cluster::new(13, 2).limit(minutes(10)), |node| {
+        if node.rank() == 1 {
+            rt::park(None);
+        }
+    });
+    assert!(said.contains("1 programs have not returned after 600s"), "{said}");
+    assert!(said.contains("n1 waits for ever"), "{said}");
+}
+
+#[test]
+fn a_program_that_never_waits_ends_the_run_and_is_named() {
+    let ends = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&ends);
+    let said = failure(Cluster::new(14, 3).patience(Duration::from_millis(500)), move |node| {
+        while node.rank() == 1 && seen.load(Ordering::Relaxed) == 0 {
+            std::hint::spin_loop();
+        }
+        rt::sleep(seconds(1));
+    });
+    ends.store(1, Ordering::Relaxed);
+    assert!(said.contains("n1 has neither waited nor ended for 500ms"), "{said}");
+    assert!(said.contains("the cluster of seed 14"), "{said}");
+}
+
+#[test]
+fn a_lock_held_in_a_wait_ends_the_run_and_the_thread_that_wants_it_is_named() {
+    let lock = Arc::new(Mutex::new(()));
+    let said = failure(Cluster::new(15, 2).patience(Duration::from_millis(500)), move |node| {
+        if node.rank() == 1 {
+            rt::sleep(seconds(1));
+        }
+        let held = lock.lock();
+        rt::sleep(seconds(10));
+        drop(held);
+    });
+    assert!(said.contains("n1 has neither waited nor ended for 500ms"), "{said}");
+    assert!(said.contains("a lock that a thread below holds"), "{said}");
+    assert!(said.contains("n0 waits until"), "{said}");
+    assert!(!said.contains("have not ended"), "both end: {said}");
+}
+
+#[test]
+fn all_call_all() {
+    let run = all_call(16, 12, 11);
+    assert!(run.results.iter().all(Option::is_some));
+}
+
+/// 200 nodes, of which each calls 4 others; as many as `EGRET_NODES` says, of which each calls 16 others.
+#[test]
+fn many_nodes_join_call_others_and_leave() {
+    let said = std::env::var("EGRET_NODES").ok().map(|said| said.parse().expect("a number"));
+    let (nodes, calls) = said.map_or((200, 4), |nodes: u32| (nodes, 16));
+    let run = all_call(17, nodes, calls);
+    assert!(run.results.len() == nodes as usize && run.results.iter().all(Option::is_some));
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    println!("{nodes} nodes: {:?} of virtual time; {peak}", run.elapsed);
+}
+
+const fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
+}
