@@ -216,7 +216,9 @@ impl PoolWatch {
                 self.learn(|view| view.learn(first, &entries));
             }
             Some(RegistryAnswer::Snapshot { offset, total, bytes }) => {
-                match self.view.lock().collect(offset, total, &bytes) {
+                // A lock in the head of a `match` lasts until its end.
+                let collected = self.view.lock().collect(offset, total, &bytes);
+                match collected {
                     Ok(None) => {}
                     Ok(Some(state)) => {
                         self.allow(state.members().values());

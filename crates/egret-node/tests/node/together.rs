@@ -11,6 +11,7 @@ use egret_net::vi::{ConnectError, ViOptions};
 use egret_node::am::EndpointName;
 use egret_node::channel::Post;
 use egret_node::node::{Departure, Event, JoinError, Node, NodeError, RegistryRefusal};
+use egret_node::registry::{Registry, RegistryOptions};
 
 use super::{LONG, SOON, config, join, registry};
 
@@ -318,4 +319,27 @@ fn what_a_node_has_sent_arrives_before_it_is_gone() {
         leaves.join().unwrap().unwrap();
     });
     drop(writer);
+}
+
+#[test]
+fn a_late_member_of_an_open_pool_gets_the_state_and_resync() {
+    let options = RegistryOptions::open("test").secret(crate::SECRET.into());
+    let registry = Registry::open(options).unwrap();
+    let stays = join(&registry);
+    stays.enter("view").unwrap();
+    for _ in 0..40 {
+        join(&registry).leave(SOON).unwrap();
+    }
+    let late = join(&registry);
+    let mut events = late.events();
+    let event = events.wait_next(SOON).unwrap();
+    let Event::Resync { from: 0, to } = event else { panic!("{event:?}") };
+    assert!(to > 64, "{to}");
+    assert_eq!(late.members().iter().map(|it| it.id).collect::<Vec<_>>(), [stays.id(), late.id()]);
+    assert_eq!(late.view("view").members, [stays.id()]);
+    // It goes on with the events behind the state.
+    stays.exit("view").unwrap();
+    while late.view("view").first().is_some() {
+        events.wait_next(SOON).unwrap();
+    }
 }
