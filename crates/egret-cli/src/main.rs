@@ -3,6 +3,8 @@
 
 mod app;
 mod info;
+mod log_lines;
+mod registry;
 mod run;
 mod secret;
 
@@ -25,6 +27,7 @@ enum Command {
     App(app::AppArgs),
     Bench(egret_bench::BenchArgs),
     Info(info::InfoArgs),
+    Registry(registry::RegistryArgs),
     Run(run::RunArgs),
     Secret(secret::SecretArgs),
     /// The second process of a benchmark.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::App(args) => app::run(args),
         Command::Bench(args) => egret_bench::run(&args).map(done),
         Command::Info(args) => info::run(&args).map(done),
+        Command::Registry(args) => registry::run(&args).map(done),
         Command::Run(args) => run::run(args),
         Command::Secret(args) => secret::run(&args).map(done),
         Command::BenchPeer(args) => egret_bench::serve(&args).map(done),

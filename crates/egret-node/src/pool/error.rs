@@ -277,6 +277,8 @@ pub enum RegistryRefusal {
         /// The size.
         size: u32,
     },
+    /// The request is one of the operator, and the link has not proven the private key of the registry.
+    NotOperator,
 }
 
 impl fmt::Display for RegistryRefusal {
@@ -325,6 +327,11 @@ impl fmt::Display for RegistryRefusal {
             Self::NotOpen { size } => write!(
                 f,
                 "its pool is closed, of {size} nodes, and the node joins an open pool only (`egret run --open`)"
+            ),
+            Self::NotOperator => write!(
+                f,
+                "only the operator declares nodes dead: who has the private key of the registry (the file of \
+                 the secret with `.key` appended)"
             ),
             Self::PoolFull { size } => {
                 write!(f, "all {size} nodes are there: a rank is free when one of them is gone")

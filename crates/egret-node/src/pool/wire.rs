@@ -44,6 +44,13 @@ pub(crate) enum RegistryQuestion {
     Resume { id: NodeId, next: u64 },
     /// Reports what the requesting node does and waits for, as the registry has asked with this number.
     Report { number: u64, bytes: Vec<u8> },
+    /// Requests what the registry serves, for the operator of this pool.
+    Operate { pool: String },
+    /// Declares a member dead; for the operator alone.
+    DeclareDead { node: NodeId, why: String },
+    /// Reports that the process of a rank has ended, whose life as a node is a later one than the first `lives`; for
+    /// the operator alone.
+    Ended { rank: u32, lives: u64, why: String },
 }
 
 /// The description of a node that joins.
@@ -94,6 +101,8 @@ pub(crate) enum RegistryAnswer {
     /// In place of events: the node is to send a [`Report`](RegistryQuestion::Report) with this number, and the same
     /// [`Follow`](RegistryQuestion::Follow) again.
     Report { number: u64 },
+    /// The size of a closed pool, or how many members an open one has at most, and how many lives have begun.
+    Terms { size: u32, is_open: bool, lives: u64 },
 }
 
 /// One event in the registry's log.
@@ -140,14 +149,22 @@ impl RegistryQuestion {
             | Self::Signal { .. }
             | Self::Close
             | Self::Terminate
-            | Self::Free { .. } => true,
+            | Self::Free { .. }
+            | Self::DeclareDead { .. }
+            | Self::Ended { .. } => true,
             Self::Follow { .. }
             | Self::Lookup { .. }
             | Self::Suspect { .. }
             | Self::Names { .. }
             | Self::Resume { .. }
-            | Self::Report { .. } => false,
+            | Self::Report { .. }
+            | Self::Operate { .. } => false,
         }
+    }
+
+    /// Whether only the operator of the registry may ask this.
+    pub(crate) const fn is_of_operator(&self) -> bool {
+        matches!(self, Self::Operate { .. } | Self::DeclareDead { .. } | Self::Ended { .. })
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {

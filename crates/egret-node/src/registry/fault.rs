@@ -52,6 +52,8 @@ egret_net::faults! {
         LivesForgotten,
         /// A question that is asked again is carried out again.
         CarriedOutTwice,
+        /// Whoever asks is taken for the operator.
+        AnyOperator,
         /// Members are not waited for after the registry was started again.
         Graceless,
     }

@@ -49,12 +49,13 @@ impl RegistryServer {
         terms: PoolTerms,
         kept: Option<(Journal, KeptState)>,
     ) -> Result<Arc<Self>, JoinError> {
-        let (journal, state) = match kept {
+        let (journal, mut state) = match kept {
             Some((journal, kept)) => {
                 (Some(journal), RegistryState::restored(terms, kept, rt::now()))
             }
             None => (None, RegistryState::new(terms)),
         };
+        state.operated_by(links.nic().key());
         let journal = Mutex::new(journal);
         let inner = ServedState { state, slots: BTreeMap::new(), tickets: 0 };
         links.keep_unlisted_for(JOIN_WITHIN);

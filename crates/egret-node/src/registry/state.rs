@@ -49,6 +49,8 @@ pub(crate) struct RegistryState<P> {
     absent: BTreeMap<NodeId, Instant>,
     pub(super) waits: NameWaits<P>,
     reports: ReportRound,
+    /// The key that the operator proves: the registry's own.
+    operator: Option<PublicKey>,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
     out: Vec<PendingAnswer>,
@@ -157,6 +159,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             absent: BTreeMap::new(),
             waits: NameWaits::new(),
             reports: ReportRound::default(),
+            operator: None,
             looked: None,
             out: Vec::new(),
             moved: Vec::new(),
@@ -212,6 +215,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Join(join) => Some(self.join(now, (from, key), join)),
             RegistryQuestion::Resume { id, next } => Some(self.resume(now, (from, key), id, next)),
+            ask if ask.is_of_operator() => Some(self.operator_asks(now, (from, key), ask)),
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
                 // It is told how it came to its end, as everybody is.
@@ -294,7 +298,11 @@ impl<P: Ord + Clone> RegistryState<P> {
             return Some(RegistryAnswer::Refused(why));
         }
         match ask {
-            RegistryQuestion::Join(_) | RegistryQuestion::Resume { .. } => None,
+            RegistryQuestion::Join(_)
+            | RegistryQuestion::Resume { .. }
+            | RegistryQuestion::Operate { .. }
+            | RegistryQuestion::DeclareDead { .. }
+            | RegistryQuestion::Ended { .. } => None,
             RegistryQuestion::Follow { .. } => {
                 self.follow(now, from, ticket, &ask);
                 None
@@ -348,6 +356,47 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Free { name } => Some(self.unbind(id, name, None)),
         }
+    }
+
+    /// Who proves this key is the operator.
+    pub(super) fn operated_by(&mut self, key: Option<PublicKey>) {
+        self.operator = key;
+    }
+
+    fn operator_asks(
+        &mut self,
+        now: Instant,
+        (from, key): (&P, Option<PublicKey>),
+        ask: RegistryQuestion,
+    ) -> RegistryAnswer {
+        if !self.is_operator(key) {
+            return RegistryAnswer::Refused(RegistryRefusal::NotOperator);
+        }
+        match ask {
+            RegistryQuestion::Operate { pool } if pool != self.terms.pool => {
+                let pool = self.terms.pool.clone();
+                return RegistryAnswer::Refused(RegistryRefusal::OtherPool { pool });
+            }
+            RegistryQuestion::Operate { .. } => {
+                self.moved.push((from.clone(), true));
+                let PoolTerms { size, is_open, .. } = self.terms;
+                return RegistryAnswer::Terms { size, is_open, lives: self.kept.pool.incarnation() };
+            }
+            RegistryQuestion::DeclareDead { node, why } => self.declare_member_dead(now, node, &why),
+            // A life that had begun before is not that of this process.
+            RegistryQuestion::Ended { rank, lives, why } => {
+                let last = self.kept.pool.last(rank).map(|(id, _)| id);
+                if last.is_none_or(|id| id.incarnation > lives) {
+                    self.process_ended(now, rank, &why);
+                }
+            }
+            _ => {}
+        }
+        RegistryAnswer::Done
+    }
+
+    fn is_operator(&self, key: Option<PublicKey>) -> bool {
+        key.is_some() && key == self.operator || planted(Fault::AnyOperator)
     }
 
     fn bind(
