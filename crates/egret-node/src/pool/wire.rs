@@ -369,6 +369,20 @@ mod tests {
                     .to_bytes(),
                 "051105000000000000000400000000000000",
             ),
+            (RegistryQuestion::Operate { pool: "p".into() }.to_bytes(), "100100000070"),
+            (
+                RegistryQuestion::DeclareDead { node: id, why: "w".into() }.to_bytes(),
+                "110200000011000000000000000100000077",
+            ),
+            (
+                RegistryQuestion::Ended { rank: 2, lives: 17, why: "w".into() }.to_bytes(),
+                "120200000011000000000000000100000077",
+            ),
+            (
+                RegistryAnswer::Terms { size: 4, is_open: true, lives: 17 }.to_bytes(),
+                "0d04000000011100000000000000",
+            ),
+            (RegistryAnswer::Refused(RegistryRefusal::NotOperator).to_bytes(), "0513"),
             (bytes_of(&log[0]), "030100000076020000001100000000000000"),
             (bytes_of(&log[1]), "040100000076020000001100000000000000"),
             (

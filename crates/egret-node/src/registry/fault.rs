@@ -4,6 +4,7 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use super::names::KeptNames;
 use crate::pool::NodeId;
 use crate::pool::wire::LogEntry;
 
@@ -46,6 +47,16 @@ egret_net::faults! {
         AnsweredEarly,
         /// A torn frame stays at the end of the log on disk.
         TornKept,
+        /// A frame counts as whole whatever its checksum is.
+        ChecksumUnread,
+        /// Entries of views are left out when the log on disk is read.
+        ViewsUnread,
+        /// A snapshot has no names.
+        NamesUnsaved,
+        /// A node that makes another link gets an event again that it knows.
+        Doubled,
+        /// The next winner of an election has the epoch of the one before.
+        EpochKept,
         /// A node that was declared dead comes back by a new link.
         DeadResumed,
         /// A registry that is started again counts lives anew.
@@ -59,6 +70,12 @@ egret_net::faults! {
     }
 }
 
+/// The names in a snapshot.
+#[inline]
+pub(super) fn saved(names: KeptNames) -> KeptNames {
+    if planted(Fault::NamesUnsaved) { KeptNames::default() } else { names }
+}
+
 /// The entries of the log that a node is told, in their order, and whether other nodes are told the same.
 #[inline]
 pub(super) fn told(
@@ -68,6 +85,9 @@ pub(super) fn told(
 ) -> (Vec<LogEntry>, bool) {
     if planted(Fault::Skipped) && entries.len() > 1 {
         entries.pop();
+        entries.splice(0..0, first.cloned());
+    }
+    if planted(Fault::Doubled) && first.is_some_and(|first| !entries.contains(first)) {
         entries.splice(0..0, first.cloned());
     }
     if planted(Fault::Reordered) && node.rank == 1 {

@@ -14,7 +14,7 @@
 //!
 //! How it works stands in `docs/wire/registry.md`.
 
-mod fault;
+pub(crate) mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 #[path = "../../../../fuzz/models/egret-node/registry/fuzzing.rs"]

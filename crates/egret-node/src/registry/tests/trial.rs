@@ -135,7 +135,10 @@ impl<'a> Trial<'a> {
     fn start(&mut self) {
         let kept = self.disk.as_ref().map(|disk| {
             let terms = self.options.clone().terms().unwrap();
-            Journal::open(disk.open(), &terms).expect("what was written whole")
+            let opened = Journal::open(disk.open(), &terms);
+            let (mut journal, state) = opened.expect("what was written whole");
+            journal.snapshot_beyond(4 << 10);
+            (journal, state)
         });
         let registry = Registry::serve(self.nic.clone(), self.options.clone(), kept).unwrap();
         self.registry = Some(registry);
