@@ -10,7 +10,7 @@ use crate::run::tell;
 
 /// Writes what the libraries warn of from now on.
 pub(crate) fn begin() {
-    // Whoever has set another one wants that.
+    // A program that has set another subscriber keeps it.
     let _ = tracing::subscriber::set_global_default(LogLines);
 }
 

@@ -1,8 +1,8 @@
 //! The registry of a job: one in the launcher, or another process that serves the pool already.
 
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -133,10 +133,14 @@ fn find_other(
 fn check(job: &Job, link: &OperatorLink) -> Result<()> {
     let (processes, size) = (job.processes.get(), link.size());
     match (job.options.open, link.is_open()) {
-        (true, false) => bail!("the pool of the registry is closed, of {size} nodes: leave out --open"),
+        (true, false) => {
+            bail!("the pool of the registry is closed, of {size} nodes: leave out --open")
+        }
         (false, true) => bail!("the pool of the registry is open: say --open"),
         (false, false) if processes != size => {
-            bail!("the pool of the registry has {size} nodes, and the job {processes}: say -n {size}")
+            bail!(
+                "the pool of the registry has {size} nodes, and the job {processes}: say -n {size}"
+            )
         }
         _ => Ok(()),
     }
@@ -147,7 +151,9 @@ fn secret_text() -> Result<Option<Zeroizing<String>>> {
     let Some(secret) = Settings::read()?.secret()? else { return Ok(None) };
     let text = secret.reveal();
     if text.is_none() {
-        bail!("the secret of the pool is no random one, and is not handed over: `egret secret FILE` makes one");
+        bail!(
+            "the secret of the pool is no random one, and is not handed over: `egret secret FILE` makes one"
+        );
     }
     Ok(text)
 }

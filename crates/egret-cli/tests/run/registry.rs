@@ -282,7 +282,10 @@ fn a_node_is_told_that_its_registry_is_gone() {
     let told = text(&output.stdout);
     let told = lines(&told, "lost ");
     assert_eq!(told.len(), 1, "{}", said(&output));
-    assert!(told[0].contains("could not be reached") && told[0].contains("EGRET_REGISTRY_GRACE"), "{told:?}");
+    assert!(
+        told[0].contains("could not be reached") && told[0].contains("EGRET_REGISTRY_GRACE"),
+        "{told:?}"
+    );
 }
 
 #[test]

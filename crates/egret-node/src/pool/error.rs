@@ -281,6 +281,9 @@ pub enum RegistryRefusal {
     NotOperator,
 }
 
+const NOT_OPERATOR: &str = "only the operator declares nodes dead, by the private key of the registry (the file of the \
+                            secret with `.key` appended)";
+
 impl fmt::Display for RegistryRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -328,11 +331,7 @@ impl fmt::Display for RegistryRefusal {
                 f,
                 "its pool is closed, of {size} nodes, and the node joins an open pool only (`egret run --open`)"
             ),
-            Self::NotOperator => write!(
-                f,
-                "only the operator declares nodes dead: who has the private key of the registry (the file of \
-                 the secret with `.key` appended)"
-            ),
+            Self::NotOperator => f.write_str(NOT_OPERATOR),
             Self::PoolFull { size } => {
                 write!(f, "all {size} nodes are there: a rank is free when one of them is gone")
             }

@@ -3,7 +3,7 @@
 use egret_stream::Wire;
 
 use super::NodeId;
-use crate::registry::fault::{Fault, planted};
+use super::fault::{Fault, planted};
 
 /// The members of a named set, in the order in which they have entered it
 /// ([`NodeHandle::view`](crate::node::NodeHandle::view)).

@@ -55,15 +55,13 @@ egret_net::faults! {
         NamesUnsaved,
         /// A node that makes another link gets an event again that it knows.
         Doubled,
-        /// The next winner of an election has the epoch of the one before.
-        EpochKept,
         /// A node that was declared dead comes back by a new link.
         DeadResumed,
         /// A registry that is started again counts lives anew.
         LivesForgotten,
         /// A question that is asked again is carried out again.
         CarriedOutTwice,
-        /// Whoever asks is taken for the operator.
+        /// Any process that asks is taken for the operator.
         AnyOperator,
         /// Members are not waited for after the registry was started again.
         Graceless,

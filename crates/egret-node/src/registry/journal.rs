@@ -56,7 +56,7 @@ pub(super) struct Journal {
 
 /// What one frame has.
 #[derive(Debug, Wire)]
-struct FrameBody {
+struct RecordFrame {
     first: u64,
     records: Vec<StateRecord>,
 }
@@ -119,7 +119,8 @@ impl Journal {
     /// the next call.
     pub(super) fn write(&mut self) -> io::Result<u64> {
         if !self.waiting.is_empty() {
-            let body = FrameBody { first: self.first, records: std::mem::take(&mut self.waiting) };
+            let body =
+                RecordFrame { first: self.first, records: std::mem::take(&mut self.waiting) };
             let frame = frame_of(self.salt, &body);
             let written = frame.and_then(|frame| {
                 self.disk.append(self.end, &frame)?;
@@ -196,7 +197,7 @@ fn checksum(salt: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn frame_of(salt: u64, body: &FrameBody) -> io::Result<Vec<u8>> {
+fn frame_of(salt: u64, body: &RecordFrame) -> io::Result<Vec<u8>> {
     let bytes = bytes_of(body);
     let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     Ok([&len.to_le_bytes()[..], &checksum(salt, &bytes).to_le_bytes(), &bytes].concat())
@@ -221,7 +222,7 @@ fn replay(log: &[u8], salt: u64, state: &mut KeptState) -> Result<usize, String>
     let mut at = 0;
     while let Some(body) = body_of(salt, &log[at..]) {
         let damaged = |why: &str| format!("the frame at byte {at} is damaged: {why}");
-        let FrameBody { first, records } = Reader::new(body)
+        let RecordFrame { first, records } = Reader::new(body)
             .read_last()
             .map_err(|why| damaged(&format!("it has no records: {why}")))?;
         let known = state.records();

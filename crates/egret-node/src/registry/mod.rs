@@ -14,7 +14,7 @@
 //!
 //! How it works stands in `docs/wire/registry.md`.
 
-pub(crate) mod fault;
+mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 #[path = "../../../../fuzz/models/egret-node/registry/fuzzing.rs"]

@@ -204,15 +204,16 @@ impl RegistryServer {
     pub(super) fn write_state(&self) -> bool {
         let mut place = self.journal.lock();
         let Some(journal) = place.as_mut() else { return true };
-        let snapshot = {
+        let (snapshot, failure) = {
             let mut inner = self.inner.lock();
+            let failure = inner.state.write_failure().map(str::to_owned);
             let records = inner.state.take_records();
             if records.is_empty() && journal.is_written() {
                 return true;
             }
             journal.add(records);
             // Of all records, those that wait included.
-            journal.is_snapshot_due().then(|| inner.state.kept.clone())
+            (journal.is_snapshot_due().then(|| inner.state.kept.clone()), failure)
         };
         let written = match &snapshot {
             Some(state) => journal.replace(state),
@@ -220,10 +221,21 @@ impl RegistryServer {
         };
         drop(place);
         match written {
-            Ok(records) => self.change(|state, now| state.written(now, records)),
+            Ok(records) => {
+                if failure.is_some() {
+                    tracing::warn!("the registry can write its state again");
+                }
+                self.change(|state, now| state.written(now, records));
+            }
             Err(why) => {
-                tracing::error!(%why, "the registry cannot write its state, and tries again");
-                self.change(|state, _| state.unwritable(&why.to_string()));
+                let why = why.to_string();
+                if failure.as_ref() != Some(&why) {
+                    tracing::error!(
+                        why,
+                        "the registry cannot write its state: it refuses changes, and tries again"
+                    );
+                }
+                self.change(|state, _| state.unwritable(&why));
                 return false;
             }
         }

@@ -298,11 +298,6 @@ impl<P: Ord + Clone> RegistryState<P> {
             return Some(RegistryAnswer::Refused(why));
         }
         match ask {
-            RegistryQuestion::Join(_)
-            | RegistryQuestion::Resume { .. }
-            | RegistryQuestion::Operate { .. }
-            | RegistryQuestion::DeclareDead { .. }
-            | RegistryQuestion::Ended { .. } => None,
             RegistryQuestion::Follow { .. } => {
                 self.follow(now, from, ticket, &ask);
                 None
@@ -355,6 +350,8 @@ impl<P: Ord + Clone> RegistryState<P> {
                 Some(self.kept.names.list(&prefix, after.as_deref()))
             }
             RegistryQuestion::Free { name } => Some(self.unbind(id, name, None)),
+            // No question of a member.
+            _ => None,
         }
     }
 
@@ -380,9 +377,15 @@ impl<P: Ord + Clone> RegistryState<P> {
             RegistryQuestion::Operate { .. } => {
                 self.moved.push((from.clone(), true));
                 let PoolTerms { size, is_open, .. } = self.terms;
-                return RegistryAnswer::Terms { size, is_open, lives: self.kept.pool.incarnation() };
+                return RegistryAnswer::Terms {
+                    size,
+                    is_open,
+                    lives: self.kept.pool.incarnation(),
+                };
             }
-            RegistryQuestion::DeclareDead { node, why } => self.declare_member_dead(now, node, &why),
+            RegistryQuestion::DeclareDead { node, why } => {
+                self.declare_member_dead(now, node, &why)
+            }
             // A life that had begun before is not that of this process.
             RegistryQuestion::Ended { rank, lives, why } => {
                 let last = self.kept.pool.last(rank).map(|(id, _)| id);
@@ -1070,6 +1073,11 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.unwritten.written(records);
         self.announce();
         self.tell(now);
+    }
+
+    /// Why records cannot be written just now, if that is so.
+    pub(super) fn write_failure(&self) -> Option<&str> {
+        self.unwritten.failure()
     }
 
     /// Records cannot be written: what rests on them is refused, until they are.

@@ -49,8 +49,7 @@ impl Promises {
         promise: &Promise,
         answer: Result<(), NodeError>,
     ) {
-        let is_twice =
-            matches!(answer, Err(NodeError::Refused(RegistryRefusal::NameTaken { owner })) if owner == node);
+        let is_twice = matches!(answer, Err(NodeError::Refused(RegistryRefusal::NameTaken { owner })) if owner == node);
         assert!(!is_twice, "{promise:?} of {node} was carried out twice");
         if answer.is_ok() {
             self.kept.push((node, promise.clone()));
