@@ -237,6 +237,10 @@ impl<'a> Trial<'a> {
             }
             _ => return,
         }
+        if self.disk.is_some() {
+            // Another life has another key, as processes have.
+            self.sim.crash(&place.host);
+        }
         (place.nic, place.harmed) = (self.sim.nic(&place.host), false);
         let config = Config::new("trial").registry("registry").over(place.nic.clone());
         let config = config.deadline(Deadline::In(Duration::from_secs(10)));
