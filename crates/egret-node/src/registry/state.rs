@@ -214,7 +214,12 @@ impl<P: Ord + Clone> RegistryState<P> {
                 self.cannot_write(&ask).map(RegistryAnswer::Refused)
             }
             RegistryQuestion::Join(join) => Some(self.join(now, (from, key), join)),
-            RegistryQuestion::Resume { id, next } => Some(self.resume(now, (from, key), id, next)),
+            RegistryQuestion::Resume { id, next } => {
+                // It changes nothing that lasts, so it need not wait for the disk.
+                let answer = self.resume(now, (from, key), id, next);
+                self.answer_now(ticket, Some(Arc::new(answer)));
+                None
+            }
             ask if ask.is_of_operator() => Some(self.operator_asks(now, (from, key), ask)),
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
@@ -602,6 +607,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Err(why) = self.may_resume((from, key), id, next) {
             return RegistryAnswer::Refused(why);
         }
+        if self.seats.contains_key(from) {
+            return self.welcome(id);
+        }
         // The registry may not have seen yet that the link before has ended.
         let before = self.seats.iter().find(|(_, seat)| seat.id == id);
         if let Some(before) = before.map(|(before, _)| before.clone()) {
@@ -619,7 +627,8 @@ impl<P: Ord + Clone> RegistryState<P> {
         id: NodeId,
         next: u64,
     ) -> Result<(), RegistryRefusal> {
-        if let Some(seat) = self.seats.get(from) {
+        // A member asks again over the same link if it has had no answer in time.
+        if let Some(seat) = self.seats.get(from).filter(|seat| seat.id != id) {
             return Err(RegistryRefusal::JoinedAlready { id: seat.id });
         }
         match self.kept.pool.fate(id) {

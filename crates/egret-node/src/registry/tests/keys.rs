@@ -134,3 +134,17 @@ pub(super) fn only_the_operator_declares_nodes_dead() {
     assert_eq!(ask(&mut state, 3, 9, declare), RegistryAnswer::Done);
     assert_eq!(state.kept.pool.fate(node), Some(fate));
 }
+
+#[test]
+fn a_member_that_resumes_twice_over_one_link_is_welcome() {
+    let mut state = state();
+    let id = join(&mut state, 1, 1, "a").unwrap();
+    let resume = || RegistryQuestion::Resume { id, next: 1 };
+    for _ in 0..2 {
+        let answer = ask(&mut state, 2, 1, resume());
+        assert!(matches!(answer, RegistryAnswer::Welcome { .. }), "{answer:?}");
+    }
+    let not_its_key = RegistryAnswer::Refused(RegistryRefusal::NotMember);
+    assert_eq!(ask(&mut state, 3, 3, resume()), not_its_key);
+    assert!(state.kept.pool.member(id).is_some());
+}

@@ -80,7 +80,7 @@ pub(super) fn run(sim: &Sim) -> [usize; 4] {
 /// Runs one whose registry is killed and started again; how many joined, left, died, names that were found, starts of
 /// the registry, and promises that were kept.
 pub(super) fn run_with_restarts(sim: &Sim) -> [usize; 6] {
-    run_trial(Trial::new(sim, true), 120)
+    run_trial(Trial::new(sim, true), 80)
 }
 
 fn run_trial(mut trial: Trial<'_>, turns: usize) -> [usize; 6] {
@@ -137,7 +137,7 @@ impl<'a> Trial<'a> {
             let terms = self.options.clone().terms().unwrap();
             let opened = Journal::open(disk.open(), &terms);
             let (mut journal, state) = opened.expect("what was written whole");
-            journal.snapshot_beyond(4 << 10);
+            journal.snapshot_beyond(1 << 9);
             (journal, state)
         });
         let registry = Registry::serve(self.nic.clone(), self.options.clone(), kept).unwrap();
@@ -148,7 +148,12 @@ impl<'a> Trial<'a> {
     fn harm_registry(&mut self) {
         let Some(disk) = self.disk.clone().filter(|_| self.registry.is_some()) else { return };
         match below(8) {
-            0..=2 => self.kill(),
+            0..=2 => {
+                // Some questions are carried out, and not answered.
+                (0..self.places.len()).for_each(|at| self.have_promised(at));
+                self.pass(Duration::from_millis(below(40)));
+                self.kill();
+            }
             3..=4 => disk.tear(),
             5..=6 => {
                 disk.set_full(true);
@@ -305,6 +310,9 @@ impl<'a> Trial<'a> {
     }
 
     fn ask(&mut self, at: usize) {
+        if self.disk.is_some() && below(2) == 0 {
+            return self.have_promised(at);
+        }
         let asked = self.log().len();
         let What::Here(here) = &mut self.places[at].what else { return };
         let name = format!("name {}", below(4));
@@ -413,8 +421,14 @@ impl<'a> Trial<'a> {
             let What::Here(here) = &place.what else { continue };
             let seen = seen(&here.node);
             check_seen(&seen, &told_to(here.node.id(), &log), here.node.id());
-            let (id, fenced) = (here.node.id(), here.node.fenced());
-            assert!(place.harmed || !died.contains(&id), "{id} lives: {fenced:?}");
+            let id = here.node.id();
+            let fate = registry.server.inner.lock().state.kept.pool.fate(id);
+            let lost = lost(&here.node);
+            assert!(
+                place.harmed || !died.contains(&id),
+                "{id} at {} lives: {fate:?}, {lost:?}",
+                place.host
+            );
         }
         let inner = registry.server.inner.lock();
         self.promises.check(&inner.state.kept, &log);
@@ -549,6 +563,14 @@ fn seen(node: &Node) -> Vec<Event> {
         seen.push(event);
     }
     seen
+}
+
+/// Why a node has lost the registry, if it has.
+fn lost(node: &Node) -> Option<String> {
+    let mut events = node.events();
+    let all = std::iter::from_fn(|| events.try_next());
+    all.filter_map(|event| if let Event::RegistryLost { why } = event { Some(why) } else { None })
+        .last()
 }
 
 /// Whether a registry was lost because its log made no sense.
