@@ -389,7 +389,7 @@ impl<P: Ord + Clone> RegistryState<P> {
                 };
             }
             RegistryQuestion::DeclareDead { node, why } => {
-                self.declare_member_dead(now, node, &why)
+                self.declare_member_dead(now, node, &why);
             }
             // A life that had begun before is not that of this process.
             RegistryQuestion::Ended { rank, lives, why } => {
