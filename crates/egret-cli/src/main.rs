@@ -3,6 +3,8 @@
 
 mod app;
 mod info;
+mod log_lines;
+mod registry;
 mod run;
 mod secret;
 mod top;
@@ -26,6 +28,7 @@ enum Command {
     App(app::AppArgs),
     Bench(egret_bench::BenchArgs),
     Info(info::InfoArgs),
+    Registry(registry::RegistryArgs),
     Run(run::RunArgs),
     Secret(secret::SecretArgs),
     Top(top::TopArgs),
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::App(args) => app::run(args),
         Command::Bench(args) => egret_bench::run(&args).map(done),
         Command::Info(args) => info::run(&args).map(done),
+        Command::Registry(args) => registry::run(&args).map(done),
         Command::Run(args) => run::run(args),
         Command::Secret(args) => secret::run(&args).map(done),
         Command::Top(args) => top::run(&args).map(done),

@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// Let nodes leave and others stay: the pool has no size, and the registry numbers its nodes as they join
     #[arg(long)]
     pub(crate) open: bool,
+    /// Join the pool of a registry that runs already, as of `egret registry`, instead of one of this job
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) registry: Option<String>,
     /// Begin each line of output with the rank it comes from, as `[2] `
     #[arg(long)]
     pub(crate) tag_output: bool,
@@ -119,6 +122,8 @@ impl Options {
         args.extend(timeout.map(|time| option("--timeout=", &time)));
         args.push(format!("--grace={}", self.grace.as_secs_f64()).into());
         args.extend(self.trust.map(|trust| option("--trust=", &word(&trust))));
+        let registry = self.registry.as_ref();
+        args.extend(registry.map(|address| option("--registry=", OsStr::new(address))));
         args.extend(self.open.then(|| "--open".into()));
         args.extend(self.tag_output.then(|| "--tag-output".into()));
         args.extend(self.extra.iter().map(|extra| option("-x", &extra.to_arg())));
@@ -152,7 +157,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "a number of seconds above 0, as 90 or 0.5".to_owned())
 }
 
-fn seconds_or_none(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds_or_none(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.ok_or_else(|| "a number of seconds, as 10, 0.5 or 0".to_owned())
 }
@@ -166,6 +171,8 @@ Examples:
   egret run -n 2 --tag-output hostname    any program will do
   egret run -n 2 --fabric tcp ./heat      not over shared memory
   egret run -n 8 -x RUST_LOG=debug --timeout 60 -- ./heat -v
+  EGRET_SECRET_FILE=pool.secret egret run -n 4 --registry 10.0.0.7:7411 ./heat
+                                          in the pool of `egret registry`
   egret run -n 2 sh -c './part$EGRET_RANK'
                                           another program for each rank
 

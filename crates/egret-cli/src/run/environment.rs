@@ -50,6 +50,8 @@ impl Extra {
 /// What all processes of a job are given.
 pub(crate) struct Environment {
     pub(crate) job: String,
+    /// The name of the pool: that of the job, unless another process has the registry.
+    pub(crate) pool: String,
     pub(crate) registry: String,
     /// Wiped with this, when all processes have been started.
     pub(crate) secret: Zeroizing<String>,
@@ -65,7 +67,7 @@ impl fmt::Debug for Environment {
 impl Environment {
     /// Of the job with this name; where its registry is will be known.
     pub(crate) fn new(job: String) -> Self {
-        Self { job, registry: String::new(), secret: Zeroizing::default() }
+        Self { pool: job.clone(), job, registry: String::new(), secret: Zeroizing::default() }
     }
 
     /// Starts `command` as the process `rank` of `job`. The secret goes in a pipe that this
@@ -78,7 +80,7 @@ impl Environment {
     /// What is no secret.
     fn give(&self, command: &mut Command, job: &Job, rank: u32) {
         let (rank, size) = (rank.to_string(), job.processes.to_string());
-        command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.job);
+        command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.pool);
         command.env("EGRET_REGISTRY", &self.registry);
         command.env("EGRET_LOCAL_RANK", &rank);
         if job.options.open {

@@ -24,8 +24,10 @@ use super::terminal::{self, Terminal};
 /// Starts the launcher of `job`, waits for its end, and leaves nothing behind.
 pub(crate) fn watch(job: &Job) -> Result<u8> {
     let signals = Signals::block()?;
-    // If this is a process of an outer job: the secret of that one is not for this one.
-    leave_secret();
+    if job.options.registry.is_none() {
+        // If this is a process of an outer job: the secret of that one is not for this one.
+        leave_secret();
+    }
     let strangers = Strangers::found()?;
     descendants::adopt()?;
     let (terminal, stdin) = Terminal::open()?;
@@ -55,7 +57,10 @@ fn start(job: &Job, name: &str, stdin: Stdio) -> Result<(Pid, OwnedFd)> {
     let mut args: Vec<OsString> = launcher::to_args(getpid().as_raw_pid(), name);
     args.extend(job.to_args());
     let mut command = Command::new(own_program());
-    let child = environment::without_secret(&mut command).args(args).stdin(stdin).spawn()?;
+    if job.options.registry.is_none() {
+        environment::without_secret(&mut command);
+    }
+    let child = command.args(args).stdin(stdin).spawn()?;
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("a process without number")?;
     // It has not been waited for, so the number is its own.
     Ok((pid, pidfd_open(pid, PidfdFlags::empty())?))

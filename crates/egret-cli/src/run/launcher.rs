@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use egret::node::registry::{Registry, RegistryOptions};
 use egret::node::{self, Events};
 use egret::rt;
-use egret::vi::Secret;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process, kill_process_group,
@@ -21,6 +19,7 @@ use rustix::process::{
 use super::args::{Bind, Job, RunArgs};
 use super::descendants::{self, Reaped, Strangers};
 use super::environment::{self, Environment};
+use super::job_registry::JobRegistry;
 use super::output::Output;
 use super::ranks::Ranks;
 use super::signals::{self, Signals};
@@ -55,12 +54,14 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let job = args.args.into_job();
     let mark = environment::mark(&args.job);
     let mut environment = Environment::new(args.job);
-    let registry = Arc::new(open_registry(&job, &mut environment)?);
+    let registry = JobRegistry::open(&job, &mut environment)?;
     // If one cannot be started, the guard ends those that were.
     let mut children = start(&job, &environment)?;
     // With it the last copy of the secret's text in this process.
     drop(environment);
-    monitor::start(&registry, getpid())?;
+    if let JobRegistry::Own(registry) = &registry {
+        monitor::start(registry, getpid())?;
+    }
     terminal::leave_stdin();
     let launcher = Launcher {
         guard: args.guard,
@@ -83,21 +84,6 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         descendants::end_all(&Strangers::default(), &mark);
     }
     Ok(ExitCode::from(code))
-}
-
-fn open_registry(job: &Job, environment: &mut Environment) -> Result<Registry> {
-    let options = if job.options.open {
-        RegistryOptions::open(&environment.job)
-    } else {
-        RegistryOptions::new(&environment.job, job.processes.get())
-    };
-    let registry =
-        Registry::open(options.secret(Secret::random())).context("opening the registry")?;
-    let secret =
-        registry.secret().and_then(Secret::reveal).context("a random secret has a text")?;
-    environment.secret = secret;
-    registry.address().clone_into(&mut environment.registry);
-    Ok(registry)
 }
 
 /// Starts all processes. This is the main thread, at whose end the kernel kills them.
@@ -139,9 +125,9 @@ struct Launcher {
     ranks: Ranks,
     output: Output,
     supervisor: Supervisor,
-    registry: Arc<Registry>,
-    /// What the registry knows, and the supervisor not yet.
-    events: Events,
+    registry: JobRegistry,
+    /// What the registry of this process knows, and the supervisor not yet.
+    events: Option<Events>,
     /// Whether the ranks of nodes are not those of processes.
     is_open: bool,
 }
@@ -153,6 +139,7 @@ impl Launcher {
                 for action in self.supervisor.on(event, rt::now()) {
                     if let Some(code) = self.act(action) {
                         self.see_written();
+                        self.registry.finish();
                         return code;
                     }
                 }
@@ -174,7 +161,7 @@ impl Launcher {
             ended.extend(self.ranks.ended(pid).map(|rank| (rank, status)));
             reaped = descendants::reap();
         }
-        while let Some(known) = self.events.try_next() {
+        while let Some(known) = self.events.as_mut().and_then(Events::try_next) {
             // The rank of a node of an open pool is not the number of its process.
             if let (false, node::Event::Died { node, .. }) = (self.is_open, known) {
                 events.push(SupervisorEvent::Failed(node.rank));

@@ -23,6 +23,7 @@ mod descendants;
 mod environment;
 mod fault;
 mod guard;
+mod job_registry;
 mod launcher;
 mod lines;
 pub(crate) mod monitor;
@@ -40,12 +41,14 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub(crate) use args::{Job, Options, RunArgs, processes};
+pub(crate) use args::{Job, Options, RunArgs, processes, seconds_or_none};
 pub(crate) use child::{ChildArgs, become_program};
 pub(crate) use cores::in_turn as cores_in_turn;
 pub(crate) use environment::in_job;
+pub(crate) use job_registry::setting;
 pub(crate) use launcher::{LauncherArgs, serve};
-pub(crate) use system::own_program;
+pub(crate) use signals::{Signals, ends};
+pub(crate) use system::{own_program, tell, wait_for};
 
 /// Runs the program of the command line.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
@@ -55,7 +58,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
 /// Runs `job` to its end; the exit code is the job's.
 pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
     if let Some(refusal) = program::refusal(job) {
-        system::tell(&refusal.to_string());
+        tell(&refusal.to_string());
         return Ok(ExitCode::from(refusal.code()));
     }
     guard::watch(job).map(ExitCode::from)

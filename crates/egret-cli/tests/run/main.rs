@@ -6,6 +6,7 @@ mod job;
 mod kills;
 mod nodes;
 mod output;
+mod registry;
 mod rounds;
 mod secret;
 mod signals;

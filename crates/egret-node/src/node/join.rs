@@ -154,12 +154,33 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
         heard,
         fabrics: opened.fabrics.clone(),
     };
+    let abandoned = AbandonedJoin(Some(Arc::clone(&watch)));
     watch.follow(closed_size, following, desk);
     seen(&watch, &opened.control, id, &terms, started).await?;
+    abandoned.disarm();
     panic::install(terms.job);
     let JoinParameters { join, deadline, .. } = terms;
     let handle = NodeHandle::new(opened, watch, endpoint, (id, closed_size, join.pool, deadline));
     Ok(Node::of(handle))
+}
+
+/// Closes the watch of a node that gives up, or is given up, before its program has it: the watch makes no link to the
+/// registry again.
+struct AbandonedJoin(Option<Arc<PoolWatch>>);
+
+impl AbandonedJoin {
+    /// The program has the node from now on.
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AbandonedJoin {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.0 {
+            watch.close();
+        }
+    }
 }
 
 /// Why one attempt to join came to nothing.

@@ -36,6 +36,7 @@ pub(super) async fn come_back(watch: Arc<PoolWatch>) {
         let last = match attempt(&watch, follow).await {
             Attempt::Reached(desk) => return watch.come_back(desk),
             Attempt::Refused(RegistryRefusal::Fenced { why }) => return watch.was_fenced(&why),
+            Attempt::Refused(why @ RegistryRefusal::Unwritten { .. }) => why.to_string(),
             Attempt::Refused(why) => return watch.lose(&why.to_string()),
             Attempt::Over => return,
             Attempt::Failed(why) => why,

@@ -74,6 +74,8 @@ pub(super) struct PoolView {
     own: Option<NodeId>,
     /// Why the registry has declared this node dead.
     pub(super) fenced: Option<String>,
+    /// Whether the node is closed: no link to the registry is made any more.
+    is_closed: bool,
 }
 
 impl PoolWatch {
@@ -119,10 +121,10 @@ impl PoolWatch {
         self.view.lock().state.next()
     }
 
-    /// Whether the registry is not lost, and the node not declared dead.
+    /// Whether the registry is not lost, and the node neither declared dead nor closed.
     pub(super) fn is_open(&self) -> bool {
         let view = self.view.lock();
-        view.lost.is_none() && view.fenced.is_none()
+        view.lost.is_none() && view.fenced.is_none() && !view.is_closed
     }
 
     /// A link to the registry has ended.
@@ -169,6 +171,7 @@ impl PoolWatch {
 
     /// The node is closed.
     pub(super) fn close(&self) {
+        self.view.lock().is_closed = true;
         self.questions.close();
         let task = self.resuming.lock().take();
         drop(task);

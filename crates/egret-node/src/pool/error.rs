@@ -277,7 +277,12 @@ pub enum RegistryRefusal {
         /// The size.
         size: u32,
     },
+    /// The request is one of the operator, and the link has not proven the private key of the registry.
+    NotOperator,
 }
+
+const NOT_OPERATOR: &str = "only the operator declares nodes dead, by the private key of the registry (the file of the \
+                            secret with `.key` appended)";
 
 impl fmt::Display for RegistryRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -326,6 +331,7 @@ impl fmt::Display for RegistryRefusal {
                 f,
                 "its pool is closed, of {size} nodes, and the node joins an open pool only (`egret run --open`)"
             ),
+            Self::NotOperator => f.write_str(NOT_OPERATOR),
             Self::PoolFull { size } => {
                 write!(f, "all {size} nodes are there: a rank is free when one of them is gone")
             }

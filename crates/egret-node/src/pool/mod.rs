@@ -3,6 +3,7 @@
 
 mod error;
 mod event;
+pub(crate) mod fault;
 mod id;
 mod join_error;
 mod location;

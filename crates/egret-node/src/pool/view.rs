@@ -3,6 +3,7 @@
 use egret_stream::Wire;
 
 use super::NodeId;
+use super::fault::{Fault, planted};
 
 /// The members of a named set, in the order in which they have entered it
 /// ([`NodeHandle::view`](crate::node::NodeHandle::view)).
@@ -56,9 +57,16 @@ impl View {
 
     pub(super) fn exit(&mut self, node: NodeId, epoch: u64) {
         if self.first() == Some(node) {
-            self.first_since = epoch;
+            self.begin_first(epoch);
         }
         self.members.retain(|member| *member != node);
         self.epoch = epoch;
+    }
+
+    /// Another member is the first from now on.
+    fn begin_first(&mut self, epoch: u64) {
+        if !planted(Fault::EpochKept) {
+            self.first_since = epoch;
+        }
     }
 }

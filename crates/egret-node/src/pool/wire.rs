@@ -44,6 +44,13 @@ pub(crate) enum RegistryQuestion {
     Resume { id: NodeId, next: u64 },
     /// Reports what the requesting node does and waits for, as the registry has asked with this number.
     Report { number: u64, bytes: Vec<u8> },
+    /// Requests what the registry serves, for the operator of this pool.
+    Operate { pool: String },
+    /// Declares a member dead; for the operator alone.
+    DeclareDead { node: NodeId, why: String },
+    /// Reports that the process of a rank has ended, whose life as a node is a later one than the first `lives`; for
+    /// the operator alone.
+    Ended { rank: u32, lives: u64, why: String },
 }
 
 /// The description of a node that joins.
@@ -94,6 +101,8 @@ pub(crate) enum RegistryAnswer {
     /// In place of events: the node is to send a [`Report`](RegistryQuestion::Report) with this number, and the same
     /// [`Follow`](RegistryQuestion::Follow) again.
     Report { number: u64 },
+    /// The size of a closed pool, or how many members an open one has at most, and how many lives have begun.
+    Terms { size: u32, is_open: bool, lives: u64 },
 }
 
 /// One event in the registry's log.
@@ -140,14 +149,22 @@ impl RegistryQuestion {
             | Self::Signal { .. }
             | Self::Close
             | Self::Terminate
-            | Self::Free { .. } => true,
+            | Self::Free { .. }
+            | Self::DeclareDead { .. }
+            | Self::Ended { .. } => true,
             Self::Follow { .. }
             | Self::Lookup { .. }
             | Self::Suspect { .. }
             | Self::Names { .. }
             | Self::Resume { .. }
-            | Self::Report { .. } => false,
+            | Self::Report { .. }
+            | Self::Operate { .. } => false,
         }
+    }
+
+    /// Whether only the operator of the registry may ask this.
+    pub(crate) const fn is_of_operator(&self) -> bool {
+        matches!(self, Self::Operate { .. } | Self::DeclareDead { .. } | Self::Ended { .. })
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -294,6 +311,47 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_a_registry_that_lasts_are_these_for_ever() {
+        let id = NodeId { rank: 2, incarnation: 17 };
+        for (bytes, golden) in [
+            (
+                RegistryQuestion::Resume { id, next: 5 }.to_bytes(),
+                "0e0200000011000000000000000500000000000000",
+            ),
+            (
+                RegistryQuestion::Report { number: 5, bytes: vec![7] }.to_bytes(),
+                "0f05000000000000000100000007",
+            ),
+            (RegistryAnswer::Report { number: 5 }.to_bytes(), "0c0500000000000000"),
+            (
+                RegistryAnswer::Refused(RegistryRefusal::Unwritten { why: "w".into() }).to_bytes(),
+                "05100100000077",
+            ),
+            (
+                RegistryAnswer::Refused(RegistryRefusal::OlderState { knows: 5, has: 4 })
+                    .to_bytes(),
+                "051105000000000000000400000000000000",
+            ),
+            (RegistryQuestion::Operate { pool: "p".into() }.to_bytes(), "100100000070"),
+            (
+                RegistryQuestion::DeclareDead { node: id, why: "w".into() }.to_bytes(),
+                "110200000011000000000000000100000077",
+            ),
+            (
+                RegistryQuestion::Ended { rank: 2, lives: 17, why: "w".into() }.to_bytes(),
+                "120200000011000000000000000100000077",
+            ),
+            (
+                RegistryAnswer::Terms { size: 4, is_open: true, lives: 17 }.to_bytes(),
+                "0d04000000011100000000000000",
+            ),
+            (RegistryAnswer::Refused(RegistryRefusal::NotOperator).to_bytes(), "0513"),
+        ] {
+            assert_eq!(shown(&bytes), golden);
+        }
+    }
+
+    #[test]
     fn the_bytes_of_views_and_signals_are_these_for_ever() {
         let id = NodeId { rank: 2, incarnation: 17 };
         let view = || "v".to_owned();
@@ -334,24 +392,6 @@ mod tests {
                 "050f020000001100000000000000",
             ),
             (RegistryAnswer::Refused(RegistryRefusal::OpenPool).to_bytes(), "050e"),
-            (
-                RegistryQuestion::Resume { id, next: 5 }.to_bytes(),
-                "0e0200000011000000000000000500000000000000",
-            ),
-            (
-                RegistryQuestion::Report { number: 5, bytes: vec![7] }.to_bytes(),
-                "0f05000000000000000100000007",
-            ),
-            (RegistryAnswer::Report { number: 5 }.to_bytes(), "0c0500000000000000"),
-            (
-                RegistryAnswer::Refused(RegistryRefusal::Unwritten { why: "w".into() }).to_bytes(),
-                "05100100000077",
-            ),
-            (
-                RegistryAnswer::Refused(RegistryRefusal::OlderState { knows: 5, has: 4 })
-                    .to_bytes(),
-                "051105000000000000000400000000000000",
-            ),
             (bytes_of(&log[0]), "030100000076020000001100000000000000"),
             (bytes_of(&log[1]), "040100000076020000001100000000000000"),
             (

@@ -4,6 +4,7 @@
 //!
 //! Repeated names: `Fault`, one for each module with planted faults.
 
+use super::names::KeptNames;
 use crate::pool::NodeId;
 use crate::pool::wire::LogEntry;
 
@@ -46,15 +47,31 @@ egret_net::faults! {
         AnsweredEarly,
         /// A torn frame stays at the end of the log on disk.
         TornKept,
+        /// A frame counts as whole whatever its checksum is.
+        ChecksumUnread,
+        /// Entries of views are left out when the log on disk is read.
+        ViewsUnread,
+        /// A snapshot has no names.
+        NamesUnsaved,
+        /// A node that makes another link gets an event again that it knows.
+        Doubled,
         /// A node that was declared dead comes back by a new link.
         DeadResumed,
         /// A registry that is started again counts lives anew.
         LivesForgotten,
         /// A question that is asked again is carried out again.
         CarriedOutTwice,
+        /// Any process that asks is taken for the operator.
+        AnyOperator,
         /// Members are not waited for after the registry was started again.
         Graceless,
     }
+}
+
+/// The names in a snapshot.
+#[inline]
+pub(super) fn saved(names: KeptNames) -> KeptNames {
+    if planted(Fault::NamesUnsaved) { KeptNames::default() } else { names }
 }
 
 /// The entries of the log that a node is told, in their order, and whether other nodes are told the same.
@@ -66,6 +83,9 @@ pub(super) fn told(
 ) -> (Vec<LogEntry>, bool) {
     if planted(Fault::Skipped) && entries.len() > 1 {
         entries.pop();
+        entries.splice(0..0, first.cloned());
+    }
+    if planted(Fault::Doubled) && first.is_some_and(|first| !entries.contains(first)) {
         entries.splice(0..0, first.cloned());
     }
     if planted(Fault::Reordered) && node.rank == 1 {

@@ -13,10 +13,10 @@ use egret_net::rt;
 use egret_stream::{Reader, Wire};
 
 use super::fault::{Fault, planted};
-use super::record::{KeptState, StateRecord};
+use super::record::{KeptState, StateChange, StateRecord};
 use super::state::PoolTerms;
 use crate::pool::JoinError;
-use crate::pool::wire::bytes_of;
+use crate::pool::wire::{LogEntry, bytes_of};
 
 /// Where a journal is kept.
 pub(super) trait Disk: Send {
@@ -47,6 +47,8 @@ pub(super) struct Journal {
     end: u64,
     /// Bytes of the snapshot.
     snapshot: u64,
+    /// Bytes of the log that a snapshot is due for.
+    log_max: u64,
     /// The records that are to be written, and the number of the first one.
     waiting: Vec<StateRecord>,
     first: u64,
@@ -54,7 +56,7 @@ pub(super) struct Journal {
 
 /// What one frame has.
 #[derive(Debug, Wire)]
-struct FrameBody {
+struct RecordFrame {
     first: u64,
     records: Vec<StateRecord>,
 }
@@ -91,9 +93,10 @@ impl Journal {
         }
         let end = if planted(Fault::TornKept) { log.len() } else { end };
         let (first, waiting) = (state.records(), Vec::new());
-        let (end, len) = (end as u64, snapshot.len() as u64);
-        let terms = terms.clone();
-        let mut journal = Self { disk, terms, salt, end, snapshot: len, waiting, first };
+        let (end, terms, log_max) = (end as u64, terms.clone(), LOG_MAX);
+        let snapshot_len = snapshot.len() as u64;
+        let mut journal =
+            Self { disk, terms, salt, end, snapshot: snapshot_len, log_max, waiting, first };
         if snapshot.is_empty() {
             journal.replace(&state).map_err(|why| {
                 wrong(&*journal.disk, DiskFile::Snapshot, &format!("it cannot be written: {why}"))
@@ -116,7 +119,8 @@ impl Journal {
     /// the next call.
     pub(super) fn write(&mut self) -> io::Result<u64> {
         if !self.waiting.is_empty() {
-            let body = FrameBody { first: self.first, records: std::mem::take(&mut self.waiting) };
+            let body =
+                RecordFrame { first: self.first, records: std::mem::take(&mut self.waiting) };
             let frame = frame_of(self.salt, &body);
             let written = frame.and_then(|frame| {
                 self.disk.append(self.end, &frame)?;
@@ -136,9 +140,15 @@ impl Journal {
         Ok(self.first)
     }
 
+    /// Writes a snapshot when the log has so many bytes.
+    #[cfg(test)]
+    pub(super) const fn snapshot_beyond(&mut self, bytes: u64) {
+        self.log_max = bytes;
+    }
+
     /// Whether a snapshot is due: the log is long, and longer than the last snapshot.
     pub(super) fn is_snapshot_due(&self) -> bool {
-        self.end > LOG_MAX.max(2 * self.snapshot)
+        self.end > self.log_max.max(2 * self.snapshot)
     }
 
     /// Writes a snapshot of the state after all records, and cuts the log; returns the number behind the last record.
@@ -187,7 +197,7 @@ fn checksum(salt: u64, bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-fn frame_of(salt: u64, body: &FrameBody) -> io::Result<Vec<u8>> {
+fn frame_of(salt: u64, body: &RecordFrame) -> io::Result<Vec<u8>> {
     let bytes = bytes_of(body);
     let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     Ok([&len.to_le_bytes()[..], &checksum(salt, &bytes).to_le_bytes(), &bytes].concat())
@@ -198,7 +208,13 @@ fn body_of(salt: u64, bytes: &[u8]) -> Option<&[u8]> {
     let (len, rest) = bytes.split_first_chunk()?;
     let (crc, rest) = rest.split_first_chunk()?;
     let body = rest.get(..usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
-    (!body.is_empty() && u32::from_le_bytes(*crc) == checksum(salt, body)).then_some(body)
+    let is_whole = u32::from_le_bytes(*crc) == checksum(salt, body);
+    (!body.is_empty() && (is_whole || planted(Fault::ChecksumUnread))).then_some(body)
+}
+
+fn is_read(record: &StateRecord) -> bool {
+    !matches!(record.change, StateChange::Entry(LogEntry::Entered { .. }))
+        || !planted(Fault::ViewsUnread)
 }
 
 /// Applies the frames of a log; returns where the last whole one ends.
@@ -206,7 +222,7 @@ fn replay(log: &[u8], salt: u64, state: &mut KeptState) -> Result<usize, String>
     let mut at = 0;
     while let Some(body) = body_of(salt, &log[at..]) {
         let damaged = |why: &str| format!("the frame at byte {at} is damaged: {why}");
-        let FrameBody { first, records } = Reader::new(body)
+        let RecordFrame { first, records } = Reader::new(body)
             .read_last()
             .map_err(|why| damaged(&format!("it has no records: {why}")))?;
         let known = state.records();
@@ -214,7 +230,7 @@ fn replay(log: &[u8], salt: u64, state: &mut KeptState) -> Result<usize, String>
             return Err(damaged(&format!("its records begin at {first}, and {known} comes next")));
         }
         let skip = usize::try_from(known - first).unwrap_or(usize::MAX);
-        for record in records.iter().skip(skip) {
+        for record in records.iter().skip(skip).filter(|record| is_read(record)) {
             if !state.allows(record) {
                 return Err(damaged(&format!("record {} cannot have happened", state.records())));
             }

@@ -23,6 +23,7 @@ mod journal;
 mod limits;
 mod names;
 mod operator;
+mod operator_link;
 mod options;
 mod record;
 mod refusals;
@@ -40,6 +41,7 @@ use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Nic, Secret};
 pub use operator::Operator;
+pub use operator_link::OperatorLink;
 pub use options::RegistryOptions;
 
 use self::journal::Journal;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use egret_stream::{Reader, Wire};
 
-use super::fault::{Fault, planted};
+use super::fault::{self, Fault, planted};
 use super::limits::UsedKeys;
 use super::names::KeptNames;
 use super::state::PoolTerms;
@@ -165,7 +165,7 @@ impl KeptState {
             pool: self.pool.clone(),
             first,
             entries: self.log.from(first).map(|(entry, _)| entry.clone()).collect(),
-            names: self.names.clone(),
+            names: fault::saved(self.names.clone()),
             keys: self.keys.clone(),
             done: self.done.clone(),
         })

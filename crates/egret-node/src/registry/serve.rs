@@ -49,12 +49,13 @@ impl RegistryServer {
         terms: PoolTerms,
         kept: Option<(Journal, KeptState)>,
     ) -> Result<Arc<Self>, JoinError> {
-        let (journal, state) = match kept {
+        let (journal, mut state) = match kept {
             Some((journal, kept)) => {
                 (Some(journal), RegistryState::restored(terms, kept, rt::now()))
             }
             None => (None, RegistryState::new(terms)),
         };
+        state.operated_by(links.nic().key());
         let journal = Mutex::new(journal);
         let inner = ServedState { state, slots: BTreeMap::new(), tickets: 0 };
         links.keep_unlisted_for(JOIN_WITHIN);
@@ -203,15 +204,16 @@ impl RegistryServer {
     pub(super) fn write_state(&self) -> bool {
         let mut place = self.journal.lock();
         let Some(journal) = place.as_mut() else { return true };
-        let snapshot = {
+        let (snapshot, failure) = {
             let mut inner = self.inner.lock();
+            let failure = inner.state.write_failure().map(str::to_owned);
             let records = inner.state.take_records();
             if records.is_empty() && journal.is_written() {
                 return true;
             }
             journal.add(records);
             // Of all records, those that wait included.
-            journal.is_snapshot_due().then(|| inner.state.kept.clone())
+            (journal.is_snapshot_due().then(|| inner.state.kept.clone()), failure)
         };
         let written = match &snapshot {
             Some(state) => journal.replace(state),
@@ -219,10 +221,21 @@ impl RegistryServer {
         };
         drop(place);
         match written {
-            Ok(records) => self.change(|state, now| state.written(now, records)),
+            Ok(records) => {
+                if failure.is_some() {
+                    tracing::warn!("the registry can write its state again");
+                }
+                self.change(|state, now| state.written(now, records));
+            }
             Err(why) => {
-                tracing::error!(%why, "the registry cannot write its state, and tries again");
-                self.change(|state, _| state.unwritable(&why.to_string()));
+                let why = why.to_string();
+                if failure.as_ref() != Some(&why) {
+                    tracing::error!(
+                        why,
+                        "the registry cannot write its state: it refuses changes, and tries again"
+                    );
+                }
+                self.change(|state, _| state.unwritable(&why));
                 return false;
             }
         }

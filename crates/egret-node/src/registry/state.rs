@@ -49,6 +49,8 @@ pub(crate) struct RegistryState<P> {
     absent: BTreeMap<NodeId, Instant>,
     pub(super) waits: NameWaits<P>,
     reports: ReportRound,
+    /// The key that the operator proves: the registry's own.
+    operator: Option<PublicKey>,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
     out: Vec<PendingAnswer>,
@@ -157,6 +159,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             absent: BTreeMap::new(),
             waits: NameWaits::new(),
             reports: ReportRound::default(),
+            operator: None,
             looked: None,
             out: Vec::new(),
             moved: Vec::new(),
@@ -211,7 +214,13 @@ impl<P: Ord + Clone> RegistryState<P> {
                 self.cannot_write(&ask).map(RegistryAnswer::Refused)
             }
             RegistryQuestion::Join(join) => Some(self.join(now, (from, key), join)),
-            RegistryQuestion::Resume { id, next } => Some(self.resume(now, (from, key), id, next)),
+            RegistryQuestion::Resume { id, next } => {
+                // It changes nothing that lasts, so it need not wait for the disk.
+                let answer = self.resume(now, (from, key), id, next);
+                self.answer_now(ticket, Some(Arc::new(answer)));
+                None
+            }
+            ask if ask.is_of_operator() => Some(self.operator_asks(now, (from, key), ask)),
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
                 // It is told how it came to its end, as everybody is.
@@ -294,7 +303,6 @@ impl<P: Ord + Clone> RegistryState<P> {
             return Some(RegistryAnswer::Refused(why));
         }
         match ask {
-            RegistryQuestion::Join(_) | RegistryQuestion::Resume { .. } => None,
             RegistryQuestion::Follow { .. } => {
                 self.follow(now, from, ticket, &ask);
                 None
@@ -347,7 +355,56 @@ impl<P: Ord + Clone> RegistryState<P> {
                 Some(self.kept.names.list(&prefix, after.as_deref()))
             }
             RegistryQuestion::Free { name } => Some(self.unbind(id, name, None)),
+            // No question of a member.
+            _ => None,
         }
+    }
+
+    /// Who proves this key is the operator.
+    pub(super) fn operated_by(&mut self, key: Option<PublicKey>) {
+        self.operator = key;
+    }
+
+    fn operator_asks(
+        &mut self,
+        now: Instant,
+        (from, key): (&P, Option<PublicKey>),
+        ask: RegistryQuestion,
+    ) -> RegistryAnswer {
+        if !self.is_operator(key) {
+            return RegistryAnswer::Refused(RegistryRefusal::NotOperator);
+        }
+        match ask {
+            RegistryQuestion::Operate { pool } if pool != self.terms.pool => {
+                let pool = self.terms.pool.clone();
+                return RegistryAnswer::Refused(RegistryRefusal::OtherPool { pool });
+            }
+            RegistryQuestion::Operate { .. } => {
+                self.moved.push((from.clone(), true));
+                let PoolTerms { size, is_open, .. } = self.terms;
+                return RegistryAnswer::Terms {
+                    size,
+                    is_open,
+                    lives: self.kept.pool.incarnation(),
+                };
+            }
+            RegistryQuestion::DeclareDead { node, why } => {
+                self.declare_member_dead(now, node, &why);
+            }
+            // A life that had begun before is not that of this process.
+            RegistryQuestion::Ended { rank, lives, why } => {
+                let last = self.kept.pool.last(rank).map(|(id, _)| id);
+                if last.is_none_or(|id| id.incarnation > lives) {
+                    self.process_ended(now, rank, &why);
+                }
+            }
+            _ => {}
+        }
+        RegistryAnswer::Done
+    }
+
+    fn is_operator(&self, key: Option<PublicKey>) -> bool {
+        key.is_some() && key == self.operator || planted(Fault::AnyOperator)
     }
 
     fn bind(
@@ -550,6 +607,9 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Err(why) = self.may_resume((from, key), id, next) {
             return RegistryAnswer::Refused(why);
         }
+        if self.seats.contains_key(from) {
+            return self.welcome(id);
+        }
         // The registry may not have seen yet that the link before has ended.
         let before = self.seats.iter().find(|(_, seat)| seat.id == id);
         if let Some(before) = before.map(|(before, _)| before.clone()) {
@@ -567,7 +627,8 @@ impl<P: Ord + Clone> RegistryState<P> {
         id: NodeId,
         next: u64,
     ) -> Result<(), RegistryRefusal> {
-        if let Some(seat) = self.seats.get(from) {
+        // A member asks again over the same link if it has had no answer in time.
+        if let Some(seat) = self.seats.get(from).filter(|seat| seat.id != id) {
             return Err(RegistryRefusal::JoinedAlready { id: seat.id });
         }
         match self.kept.pool.fate(id) {
@@ -1026,6 +1087,11 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.unwritten.written(records);
         self.announce();
         self.tell(now);
+    }
+
+    /// Why records cannot be written just now, if that is so.
+    pub(super) fn write_failure(&self) -> Option<&str> {
+        self.unwritten.failure()
     }
 
     /// Records cannot be written: what rests on them is refused, until they are.

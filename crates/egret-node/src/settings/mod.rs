@@ -254,7 +254,12 @@ impl Settings {
     }
 
     /// The secret, if there is one.
-    pub(crate) fn secret(&self) -> Result<Option<Secret>, JoinError> {
+    ///
+    /// # Errors
+    ///
+    /// If it is empty.
+    #[doc(hidden)]
+    pub fn secret(&self) -> Result<Option<Secret>, JoinError> {
         match &self.secret {
             Some((secret, origin)) if secret.is_empty() => {
                 Err(JoinError::EmptySecret { said: origin.to_string() })

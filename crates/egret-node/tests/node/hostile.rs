@@ -29,7 +29,7 @@ fn garbage_is_refused_and_harms_nobody() {
     let remote = mine.wait_map(&to, SOON).unwrap();
     for length in [0, 1, 7, 100, MEDIUM_MAX] {
         for fill in [0, 1, 5, 0x7f, 0xff] {
-            for words in [&[][..], &[1], &[3], &[1, 1]] {
+            for words in [&[][..], &[1], &[4], &[1, 1]] {
                 let bytes = vec![fill; length];
                 let message = Message::to(0).words(words).bytes(&bytes);
                 assert!(!remote.wait_call(message, SOON).unwrap().bytes().is_empty());
@@ -101,7 +101,7 @@ fn a_refused_follower_is_answered_at_its_endpoint() {
     let to = EndpointName::new(registry.address(), REGISTRY, 0);
     let remote = mine.wait_map(&to, SOON).unwrap();
     let follow = [&[1_u8][..], &[0; 8]].concat();
-    drop(remote.wait_request(Message::to(0).words(&[3]).bytes(&follow), SOON).unwrap());
+    drop(remote.wait_request(Message::to(0).words(&[4]).bytes(&follow), SOON).unwrap());
     assert!(links.drive(SOON, || !told.lock().unwrap().is_empty()), "it was not told");
     let not_a_member = vec![5, 8];
     assert_eq!(*told.lock().unwrap(), [not_a_member]);

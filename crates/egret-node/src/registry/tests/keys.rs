@@ -7,7 +7,7 @@ use egret_net::vi::PublicKey;
 
 use super::super::state::{PoolTerms, RegistryState};
 use crate::pool::wire::{JoinRequest, RegistryAnswer, RegistryQuestion};
-use crate::pool::{FabricOffer, Location, NodeId, Properties, RegistryRefusal};
+use crate::pool::{Departure, FabricOffer, Location, NodeId, Properties, RegistryRefusal};
 
 pub(super) fn state() -> RegistryState<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
@@ -96,4 +96,55 @@ fn links_are_for_members() {
     assert_eq!(ask(&mut state, 3, 3, RegistryQuestion::Leave), RegistryAnswer::Done);
     state.process_ended(Instant::default(), id.rank, "it was killed");
     assert_eq!(state.take_moved(), [(3, true), (3, false), (1, false)]);
+}
+
+#[test]
+pub(super) fn only_the_operator_declares_nodes_dead() {
+    let mut state = state();
+    state.operated_by(Some(PublicKey::from_bytes([9; 32])));
+    let id = join(&mut state, 1, 1, "a").unwrap();
+    let why = || "its process was killed".to_owned();
+    let questions = [
+        RegistryQuestion::Operate { pool: "p".into() },
+        RegistryQuestion::DeclareDead { node: id, why: why() },
+        RegistryQuestion::Ended { rank: id.rank, lives: 0, why: why() },
+    ];
+    let refused = RegistryAnswer::Refused(RegistryRefusal::NotOperator);
+    for question in questions {
+        assert_eq!(ask(&mut state, 1, 1, question.clone()), refused, "by a member");
+        assert_eq!(ask(&mut state, 2, 2, question), refused, "by one who is none");
+    }
+    assert!(state.kept.pool.member(id).is_some(), "it lives");
+    let other = RegistryQuestion::Operate { pool: "q".into() };
+    let refused = RegistryRefusal::OtherPool { pool: "p".into() };
+    assert_eq!(ask(&mut state, 3, 9, other), RegistryAnswer::Refused(refused));
+    let terms = RegistryAnswer::Terms { size: 3, is_open: false, lives: 1 };
+    assert_eq!(ask(&mut state, 3, 9, RegistryQuestion::Operate { pool: "p".into() }), terms);
+    let ended = |lives, rank| RegistryQuestion::Ended { rank, lives, why: why() };
+    assert_eq!(ask(&mut state, 3, 9, ended(1, id.rank)), RegistryAnswer::Done);
+    assert!(state.kept.pool.member(id).is_some(), "the process of another job has had the rank");
+    assert_eq!(ask(&mut state, 3, 9, ended(0, id.rank)), RegistryAnswer::Done);
+    let fate = Departure::Died { why: why() };
+    assert_eq!(state.kept.pool.fate(id), Some(fate.clone()));
+    assert_eq!(ask(&mut state, 3, 9, ended(1, 2)), RegistryAnswer::Done);
+    let absent = NodeId { rank: 2, incarnation: 0 };
+    assert_eq!(state.kept.pool.fate(absent), Some(fate.clone()), "nobody waits for it");
+    let node = join(&mut state, 4, 4, "b").unwrap();
+    let declare = RegistryQuestion::DeclareDead { node, why: why() };
+    assert_eq!(ask(&mut state, 3, 9, declare), RegistryAnswer::Done);
+    assert_eq!(state.kept.pool.fate(node), Some(fate));
+}
+
+#[test]
+fn a_member_that_resumes_twice_over_one_link_is_welcome() {
+    let mut state = state();
+    let id = join(&mut state, 1, 1, "a").unwrap();
+    let resume = || RegistryQuestion::Resume { id, next: 1 };
+    for _ in 0..2 {
+        let answer = ask(&mut state, 2, 1, resume());
+        assert!(matches!(answer, RegistryAnswer::Welcome { .. }), "{answer:?}");
+    }
+    let not_its_key = RegistryAnswer::Refused(RegistryRefusal::NotMember);
+    assert_eq!(ask(&mut state, 3, 3, resume()), not_its_key);
+    assert!(state.kept.pool.member(id).is_some());
 }

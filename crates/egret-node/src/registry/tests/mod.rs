@@ -1,5 +1,6 @@
 //! The registry and its nodes: by itself, and in simulated worlds.
 
+mod disk;
 mod ended;
 mod fuzzed;
 mod keys;
@@ -7,5 +8,6 @@ mod machine;
 mod many;
 mod open;
 mod planted;
+mod promises;
 mod seeds;
 mod trial;

@@ -1,12 +1,34 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
 use super::super::fault::{Fault, caught};
-use super::seeds::try_seeds;
+use super::seeds::{try_restarts, try_seeds};
 use super::{keys, machine, open};
+use crate::pool::fault as pool;
 
 /// Faults that the trials find in a few seeds.
 const FOUND: &[Fault] =
     &[Fault::SameIncarnation, Fault::NamesKept, Fault::Skipped, Fault::Reordered, Fault::TwiceDead];
+
+/// Faults of a registry that keeps its state, which the trials with restarts find in a few seeds.
+const FOUND_BY_RESTARTS: &[Fault] = &[
+    Fault::AnsweredEarly,
+    Fault::TornKept,
+    Fault::ChecksumUnread,
+    Fault::ViewsUnread,
+    Fault::NamesUnsaved,
+    Fault::Doubled,
+    Fault::LivesForgotten,
+    Fault::CarriedOutTwice,
+    Fault::Graceless,
+];
+
+#[test]
+fn trials_with_restarts_find_what_is_planted() {
+    let unseen = |fault: &&Fault| !caught(**fault, || _ = try_restarts(0..30));
+    assert!(pool::caught(pool::Fault::EpochKept, || _ = try_restarts(0..30)), "goes unnoticed");
+    let unseen: Vec<_> = FOUND_BY_RESTARTS.iter().filter(unseen).collect();
+    assert!(unseen.is_empty(), "{unseen:?} go unnoticed");
+}
 
 #[test]
 fn trials_find_what_is_planted() {
@@ -50,6 +72,7 @@ fn a_wait_that_is_forgotten_is_found() {
 #[test]
 fn a_registry_that_takes_one_for_another_is_found() {
     assert!(caught(Fault::KeyReused, keys::a_key_that_had_a_life_has_no_other));
+    assert!(caught(Fault::AnyOperator, keys::only_the_operator_declares_nodes_dead));
     assert!(caught(Fault::HostShared, keys::a_join_at_the_host_of_a_member_is_refused));
 }
 
