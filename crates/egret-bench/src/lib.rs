@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `latency`, `bandwidth`, `message-rate` | `vi/` |
 //! | `am-latency`, `am-rate`, `am-bandwidth` | `am/` |
-//! | `channel`, `connect`, `death`, `limits`, `mixed`, `pairs`, `pool` | a file of that name |
+//! | `channel`, `connect`, `death`, `join`, `limits`, `mixed`, `pairs`, `pool` | a file of that name |
 //! | `graph`, `idle`, `look`, `rmi`, `serialize`, `threads` | a folder of that name |
 //!
 //! The benchmarks share the rest: `args` reads options, `measure` repeats, interleaves, takes medians and
@@ -21,6 +21,7 @@ mod connect;
 mod death;
 mod graph;
 mod idle;
+mod join;
 pub mod limit;
 mod limits;
 mod links;
@@ -79,6 +80,7 @@ const EXAMPLES: &str = "Examples:
   egret bench bandwidth --fabric tcp --encrypt on
   egret bench connect --fabric tcp        what it takes to connect, encrypted and not
   egret bench death                       how soon all know that a process was killed
+  egret bench join --nodes 16,256         until all nodes of a pool have seen each other
   egret bench bandwidth --fabric udp-datagrams --sizes 1K
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
@@ -106,6 +108,7 @@ enum BenchName {
     MessageRate(vi::MessageArgs),
     Connect(connect::ConnectArgs),
     Death(death::DeathArgs),
+    Join(join::JoinArgs),
     Pairs(pairs::PairsArgs),
     Idle(idle::IdleArgs),
     Serialize(serialize::SerializeArgs),
@@ -128,6 +131,7 @@ impl BenchName {
             Self::Latency(args) | Self::Bandwidth(args) | Self::MessageRate(args) => &args.common,
             Self::Connect(args) => &args.common,
             Self::Death(args) => &args.common,
+            Self::Join(args) => &args.common,
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
             Self::Serialize(args) => &args.common,
@@ -152,6 +156,7 @@ impl BenchName {
             Self::MessageRate(args) => vi::suite(MessageMeasure::Rate, args),
             Self::Connect(args) => connect::suite(args),
             Self::Death(args) => death::suite(args),
+            Self::Join(args) => join::suite(args),
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
             Self::Serialize(args) => serialize::suite(args),

@@ -43,6 +43,13 @@ pub(crate) struct ReportLine {
     pub(crate) objects: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) peers: Option<u32>,
+    /// Milliseconds until all have seen all, messages of the registry until then, and its constant.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) seen: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) messages: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) c: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stream_bytes: Option<usize>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -277,6 +284,9 @@ impl ReportColumn {
     pub(crate) const STREAM: Self = Self::new("Stream", 9, |line| count(line.stream_bytes));
     pub(crate) const THREADS: Self = Self::new("Threads", 9, |line| count(line.threads));
     pub(crate) const PEERS: Self = Self::new("Peers", 7, |line| count(line.peers));
+    pub(crate) const SEEN: Self = Self::new("seen ms", 10, |line| figure(line.seen));
+    pub(crate) const MESSAGES: Self = Self::new("messages", 10, |line| figure(line.messages));
+    pub(crate) const C: Self = Self::new("c", 8, |line| figure(line.c));
     pub(crate) const P50: Self = Self::new("p50 ns", 13, |line| figure(line.subject.p50_ns));
     pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
     pub(crate) const MB_S: Self = Self::new("MB/s", 11, |line| figure(line.subject.mb_s));

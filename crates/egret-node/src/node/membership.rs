@@ -17,6 +17,41 @@ impl NodeHandle {
         known.unwrap_or_else(|| View { epoch, members: Vec::new(), first_since: epoch })
     }
 
+    /// The view of this name at an epoch, which came along with what another member has sent: waits until this node has
+    /// received the event that made the view. What was sent at an epoch that is over is not for the members of now.
+    ///
+    /// ```
+    /// use egret_node::node::NodeError;
+    ///
+    /// let pool = egret_node::local::pool(2)?;
+    /// let sent_at = pool[0].enter("replicas")?.epoch;
+    /// assert_eq!(pool[1].view_at("replicas", sent_at, pool[1].deadline())?.members, [pool[0].id()]);
+    /// pool[1].enter("replicas")?;
+    /// let refused = pool[1].view_at("replicas", sent_at, pool[1].deadline()).unwrap_err();
+    /// assert!(matches!(refused, NodeError::OldEpoch { epoch, .. } if epoch == sent_at), "{refused}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`NodeError::OldEpoch`] if the view has changed since, and [`NodeError::NoEvent`] if the event has not come within
+    /// the deadline.
+    #[track_caller]
+    pub fn view_at(
+        &self,
+        name: &str,
+        epoch: u64,
+        deadline: impl Into<Deadline>,
+    ) -> Result<View, NodeError> {
+        let _waits = self.waits("view", None);
+        self.wait_until(deadline.into(), |state| (state.next() >= epoch).then_some(()))?;
+        let view = self.view(name);
+        match view.epoch == epoch {
+            true => Ok(view),
+            false => Err(NodeError::OldEpoch { view: name.to_owned(), epoch, now: view.epoch }),
+        }
+    }
+
     /// Enters a view, unless this node is in it, and waits until it has received that.
     ///
     /// # Errors

@@ -36,7 +36,8 @@ impl PoolWatch {
             (node, location.unwrap_or_default(), here.len(), at)
         };
         let (mut peers, mut of_link) = (Vec::new(), BTreeMap::new());
-        for (fabric, links) in &all {
+        let of_registry = (REGISTRY.to_owned(), self.links.clone());
+        for (fabric, links) in all.iter().chain([&of_registry]) {
             for link in links.traffic() {
                 let node = at.get(&(fabric.clone(), link.host)).copied();
                 if let (Some(node), WaitPeer::Link(key)) = (node, link.peer) {
@@ -94,5 +95,7 @@ fn shown(wait: &WaitRecord, of_link: &BTreeMap<(u32, u64), NodeId>) -> WaitRepor
     }
 }
 
+/// What stands for the fabric of a link with the registry.
+const REGISTRY: &str = "registry";
 /// Characters of a text in a report.
 const TEXT_MAX: usize = 96;

@@ -112,6 +112,19 @@ pub enum NodeError {
         /// How long was waited.
         waited: Duration,
     },
+    /// A view has changed since the epoch that something came with.
+    #[error(
+        "what was sent at epoch {epoch} of the view {view:?} is refused: the view has epoch {now}; the sender looks at \
+         the view again, and sends to those who are in it"
+    )]
+    OldEpoch {
+        /// The view.
+        view: String,
+        /// The epoch that something came with.
+        epoch: u64,
+        /// The epoch of the view as of the events that this node has received.
+        now: u64,
+    },
     /// Nothing has happened in the pool within the deadline.
     #[error("no event has arrived for {waited:?}")]
     NoEvent {

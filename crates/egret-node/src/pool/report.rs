@@ -44,7 +44,7 @@ pub struct NodeReport {
 pub struct PeerReport {
     /// The other node; `None` if it is the registry, or no member any more.
     pub node: Option<NodeId>,
-    /// The fabric.
+    /// The fabric; `registry` if the link is with the registry.
     pub fabric: String,
     /// Messages that were sent.
     pub sent: u64,
