@@ -71,6 +71,46 @@ fn time_passes_as_the_links_say() {
 }
 
 #[test]
+fn links_between_sites_have_their_rules_unless_they_have_their_own() {
+    let sim = Sim::new(3);
+    let nics = ["a", "b", "c"].map(|name| sim.nic(name));
+    sim.put_into_site("a", "north");
+    sim.put_into_site("b", "south");
+    sim.put_into_site("c", "south");
+    sim.sites("south", "north").latency(Duration::from_millis(40));
+    sim.link("a", "c").latency(Duration::from_millis(2));
+    let took = |from: &Nic, to: &Nic| {
+        let (here, there) = connect(from, to, &ViOptions::default());
+        there.post_recv(Descriptor::new(vec![0; 8])).unwrap();
+        sim.run_until(sim.elapsed() + Duration::from_secs(1));
+        let started = sim.elapsed();
+        here.post_send(Descriptor::new(vec![0; 8])).unwrap();
+        drop(there.recv_queue().wait(Deadline::DEFAULT).unwrap().ok().unwrap());
+        (sim.elapsed() - started).as_millis()
+    };
+    let [a, b, c] = &nics;
+    assert_eq!([took(a, b), took(b, a), took(a, c), took(b, c)], [40, 40, 2, 0]);
+}
+
+#[test]
+fn a_side_is_reconnected_and_the_other_stays_cut() {
+    let sim = Sim::new(4);
+    let [a, b, c] = ["a", "b", "c"].map(|name| sim.nic(name));
+    let to_a = |from: &Nic| {
+        let listener = a.listen("test", 0, &ViOptions::default()).unwrap();
+        let to = Address::new("a", "test", 0);
+        let soon = Deadline::In(Duration::from_secs(1));
+        let connecting = from.connect(&to, &ViOptions::default(), soon);
+        let accepted = listener.wait_accept(soon).is_ok();
+        (accepted, from.block_on(connecting).is_ok())
+    };
+    sim.partition(&["a"], &["b", "c"]);
+    assert_eq!((to_a(&b), to_a(&c)), ((false, false), (false, false)));
+    sim.reconnect(&["b"], &["a"]);
+    assert_eq!((to_a(&b), to_a(&c)), ((true, true), (false, false)));
+}
+
+#[test]
 fn an_unreliable_link_shows_its_faults_and_only_those() {
     let sim = Sim::new(4);
     let (a, b) = (sim.nic("a"), sim.nic("b"));

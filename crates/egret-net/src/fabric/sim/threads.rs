@@ -66,8 +66,8 @@ struct SimThread {
     is_ready: bool,
     /// Whether its node has crashed.
     is_dead: bool,
-    /// Waits without end, since its node has crashed; of the first thread, since the world is over.
-    endless: u32,
+    /// How often it has waited since its node has crashed; of the first thread without end, since the world is over.
+    waits: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -285,7 +285,7 @@ impl Threads {
 impl SimThread {
     fn new(os: std::thread::Thread, name: Arc<str>, state: ThreadState) -> Self {
         let (is_unparked, is_ready, is_dead) = (false, false, false);
-        Self { os, name, node: None, state, is_unparked, is_ready, is_dead, endless: 0 }
+        Self { os, name, node: None, state, is_unparked, is_ready, is_dead, waits: 0 }
     }
 
     /// The name of the thread, and that of its node.
@@ -438,8 +438,11 @@ impl SimFabric {
     pub(super) fn give_way(&self, seen: Option<(SimNodeId, EventCount)>, until: Option<Instant>) {
         rt::before_wait();
         let me = self.look_in(|world| world.threads.me());
-        if self.leave_if_over(me, until) || self.leave_if_dead(me, until) {
+        if self.leave_if_over(me, until) {
             return;
+        }
+        if self.leave_if_dead(me) {
+            self.wait_dead(me, until);
         }
         self.look_in(|world| {
             let happened = seen.map(|(node, _)| world.happened_at(node));
@@ -450,27 +453,29 @@ impl SimFabric {
             next.unpark();
             self.wait_for_turn(me);
         }
-        _ = self.leave_if_over(me, until) || self.leave_if_dead(me, until);
+        if !self.leave_if_over(me, until) {
+            self.leave_if_dead(me);
+        }
     }
 
-    /// Ends the thread if its node has crashed. While it unwinds, a wait with an end finds its time passed, and one
-    /// without end lets others run; whether it need not wait.
-    fn leave_if_dead(&self, me: usize, until: Option<Instant>) -> bool {
-        if !self.look_in(|world| world.threads.all[me].is_dead) {
-            return false;
-        }
-        if !std::thread::panicking() {
+    /// Ends the thread if its node has crashed, unless it unwinds already: whether that is so.
+    fn leave_if_dead(&self, me: usize) -> bool {
+        let is_dead = self.look_in(|world| world.threads.all[me].is_dead);
+        if is_dead && !std::thread::panicking() {
             resume_unwind(Box::new(WorldOver) as Box<dyn Any + Send>);
         }
-        if let Some(until) = until {
-            DEAD_TIME.set(DEAD_TIME.get().max(until));
-            return true;
-        }
+        is_dead
+    }
+
+    /// A thread whose node has crashed waits while it unwinds: it finds its time passed, and others run before it goes
+    /// on. The world is over if it waits again and again.
+    fn wait_dead(&self, me: usize, until: Option<Instant>) {
+        DEAD_TIME.set(until.map_or(DEAD_TIME.get(), |until| DEAD_TIME.get().max(until)));
         let waits = self.look_in(|world| {
-            world.threads.all[me].endless += 1;
-            world.threads.all[me].endless
+            world.threads.all[me].waits += 1;
+            world.threads.all[me].waits
         });
-        if waits > ENDLESS_MAX {
+        if waits > DEAD_WAITS_MAX {
             let report = self.report();
             self.look_in(|world| {
                 let name = world.threads.all[me].full_name(&world.nodes);
@@ -480,7 +485,6 @@ impl SimFabric {
                 world.threads.over.get_or_insert(WorldEnd::Halted(why));
             });
         }
-        false
     }
 
     /// Carries out what happens until a thread can run.
@@ -579,8 +583,8 @@ impl SimFabric {
     fn wait_without_end(&self) {
         self.end_threads();
         let waits = self.look_in(|world| {
-            world.threads.all[0].endless += 1;
-            world.threads.all[0].endless
+            world.threads.all[0].waits += 1;
+            world.threads.all[0].waits
         });
         if waits > ENDLESS_MAX {
             let said = "a destructor waits without end in a simulated world that is over";
@@ -701,6 +705,8 @@ const PRINTED: usize = 60;
 const SLEEPS: u32 = 100;
 /// How often a thread that unwinds may wait without end in a world that is over.
 const ENDLESS_MAX: u32 = 1000;
+/// How often a thread that unwinds may wait after its node has crashed.
+const DEAD_WAITS_MAX: u32 = 10_000;
 
 #[cfg(test)]
 mod tests;
