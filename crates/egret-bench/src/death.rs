@@ -101,6 +101,7 @@ impl DeathWatch {
         }
         let ready = Arc::new(Barrier::new(self.events.len() + 1));
         let way = self.way;
+        #[expect(clippy::disallowed_methods, reason = "real processes share no virtual time")]
         thread::scope(|scope| {
             let learn = |events| {
                 let ready = Arc::clone(&ready);

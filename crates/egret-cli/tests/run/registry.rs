@@ -1,7 +1,7 @@
 //! `egret registry` and jobs that use it: the registry is killed, and started again.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
@@ -13,6 +13,13 @@ use egret::rt::{self, Deadline};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::job::{EGRET, Job, code, text, wait_some};
+
+/// Prints a line for the other end of the job.
+macro_rules! say {
+    ($($text:tt)*) => {
+        writeln!(std::io::stdout(), $($text)*).expect("a reader")
+    };
+}
 
 /// A directory that goes with the value.
 struct Dir(PathBuf);
@@ -120,9 +127,9 @@ fn program() {
     let node = Node::join(Config::from_env().expect("settings")).expect("to join");
     match role.as_str() {
         "lasting" => last(&node),
-        "alone" => println!("\nlost {}", lost(&node)),
+        "alone" => say!("\nlost {}", lost(&node)),
         "nothing" => {}
-        "absent" => println!("\nheard {}", death(&node)),
+        "absent" => say!("\nheard {}", death(&node)),
         other => panic!("{other}"),
     }
 }
@@ -143,7 +150,7 @@ fn last(node: &Node) {
     (0..node.size()).for_each(|rank| {
         node.wait_bound(&format!("ready {rank}"), LIMIT).expect("all");
     });
-    println!("\nready {}", node.rank());
+    say!("\nready {}", node.rank());
     let all: Vec<_> = node.members().iter().map(|member| member.id).collect();
     let again = std::env::var("EGRET_TEST_AGAIN").expect("a file");
     let (mut sent, mut calls, until) = (0_u64, 0_u64, rt::now() + LIMIT);
@@ -174,7 +181,7 @@ fn last(node: &Node) {
         node.terminate().expect("to terminate");
     }
     node.wait_terminated(LIMIT).expect("the end");
-    println!("\nstood {}", node.rank());
+    say!("\nstood {}", node.rank());
 }
 
 /// Takes the signals that have come, which are numbered without a gap up to the last one; returns whether that has come.
@@ -220,7 +227,7 @@ fn call(node: &Node) {
 
 /// Waits until the registry is lost; says why.
 fn lost(node: &Node) -> String {
-    println!("\nhere");
+    say!("\nhere");
     let mut events = node.events();
     loop {
         if let Event::RegistryLost { why } = events.wait_next(LIMIT).expect("an event") {

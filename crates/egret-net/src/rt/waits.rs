@@ -10,17 +10,16 @@
 use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::{Instant, now};
-use crate::sync::Mutex;
 
 /// What a thread may come to wait for.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitHint {
     /// The kind of the wait, in a word or two: `answer`, `event`.
     pub kind: &'static str,
-    /// The number of the links of whoever waits; 0 if there are none.
+    /// The number of the links on which the thread waits; 0 if there are none.
     pub links: u32,
     /// Who is waited for.
     pub peer: WaitPeer,
@@ -121,8 +120,8 @@ pub fn aside() -> WaitAside {
 /// The waits of all threads of this process.
 #[must_use]
 pub fn all() -> Vec<WaitRecord> {
-    let lists: Vec<_> = LISTS.lock().iter().filter_map(Weak::upgrade).collect();
-    lists.iter().flat_map(|list| list.lock().clone()).collect()
+    let lists: Vec<_> = lock(&LISTS).iter().filter_map(Weak::upgrade).collect();
+    lists.iter().flat_map(|list| lock(list).clone()).collect()
 }
 
 /// Until this is dropped the thread may wait; from [`scope`].
@@ -185,20 +184,22 @@ impl ThreadWaits {
         let Some((_, hint)) = self.hint.get() else { return };
         let list = self.list.get_or_init(|| {
             let list = Arc::new(WaitList::default());
-            let mut lists = LISTS.lock();
+            let mut lists = lock(&LISTS);
             lists.retain(|list| list.strong_count() > 0);
             lists.push(Arc::downgrade(&list));
             list
         });
-        let thread = std::thread::current().name().unwrap_or("unnamed").into();
-        list.lock().push(WaitRecord { thread, hint, object, since: now() });
+        #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("unnamed").into();
+        lock(list).push(WaitRecord { thread, hint, object, since: now() });
         self.is_shown.set(true);
     }
 
     #[cold]
     fn leave(&self) {
         if let Some(list) = self.list.get() {
-            list.lock().pop();
+            lock(list).pop();
         }
     }
 }
@@ -214,6 +215,11 @@ thread_local! {
     };
 }
 
+/// A list is whole whenever it is not locked.
+fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Those of all threads that have waited.
 static LISTS: Mutex<Vec<Weak<WaitList>>> = Mutex::new(Vec::new());
 
@@ -224,7 +230,7 @@ mod tests {
     /// The kinds of the waits of this thread.
     fn own() -> Vec<&'static str> {
         let list = THREAD.with(|own| own.list.get().cloned());
-        list.map_or_else(Vec::new, |list| list.lock().iter().map(|wait| wait.hint.kind).collect())
+        list.map_or_else(Vec::new, |list| lock(&list).iter().map(|wait| wait.hint.kind).collect())
     }
 
     #[test]
@@ -259,10 +265,10 @@ mod tests {
         let listed = all().into_iter().find(|wait| wait.hint.links == 7).unwrap();
         assert_eq!((&listed.object[..], listed.hint.peer), ("grid", WaitPeer::Node(1, 2)));
         assert_eq!((listed.hint.at.line(), listed.hint.at.file()), (line, file!()));
-        let other = std::thread::spawn(|| {
+        let other = crate::rt::spawn("other", || {
             let _scope = named(WaitHint::of("other", 8), "");
         });
-        other.join().unwrap();
+        other.unwrap().join().unwrap();
         assert!(!all().iter().any(|wait| wait.hint.links == 8), "an ended thread waits no more");
     }
 }

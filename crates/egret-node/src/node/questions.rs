@@ -97,9 +97,9 @@ impl QuestionTable {
             let mut table = self.0.lock();
             let number = table.add(ask, false);
             match table.send() {
-                None if table.all.len() > QUESTIONS_MAX => {
+                None if table.all.len() > QUESTIONS_MAX as usize => {
                     table.all.remove(&number);
-                    Err(MessageError::Full { window: QUESTIONS_MAX as u32 })
+                    Err(MessageError::Full { window: QUESTIONS_MAX })
                 }
                 None => Ok(number),
                 Some(why) => {
@@ -251,4 +251,4 @@ fn gone() -> MessageError {
 }
 
 /// Questions that a program may have begun without waiting while the node has no link to its registry.
-const QUESTIONS_MAX: usize = 1024;
+const QUESTIONS_MAX: u32 = 1024;

@@ -87,7 +87,7 @@ impl UnwrittenRecords {
         (self.written, self.failure) = (self.written.max(records), None);
         let count = self.behind.partition_point(|(behind, _)| *behind <= records);
         self.lasting =
-            self.behind.drain(..count).last().map_or(self.lasting, |(_, entries)| entries);
+            self.behind.drain(..count).next_back().map_or(self.lasting, |(_, entries)| entries);
         self.names.retain(|_, behind| *behind > records);
     }
 

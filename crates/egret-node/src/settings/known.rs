@@ -54,7 +54,7 @@ impl SettingKey {
     ];
 
     /// Name, variable, default, help.
-    const fn row(self) -> (&'static str, &'static str, Option<&'static str>, &'static str) {
+    const fn row(self) -> SettingRow {
         match self {
             Self::Pool => ("pool", "EGRET_POOL", Some("pool"), "the pool's name"),
             Self::Size => ("size", "EGRET_SIZE", None, "how many nodes the pool has"),
@@ -63,12 +63,7 @@ impl SettingKey {
                 ("local_rank", "EGRET_LOCAL_RANK", None, "which of the nodes on this machine it is")
             }
             Self::Registry => ("registry", "EGRET_REGISTRY", None, "where the registry is"),
-            Self::RegistryGrace => (
-                "registry_grace",
-                "EGRET_REGISTRY_GRACE",
-                Some("30s"),
-                "how long a registry that keeps its state may be out of reach",
-            ),
+            Self::RegistryGrace => REGISTRY_GRACE,
             Self::Secret => (
                 "secret",
                 "EGRET_SECRET",
@@ -119,16 +114,9 @@ impl SettingKey {
                 None,
                 "where the node is: core@host@rack@site; what is empty is found out",
             ),
-            Self::Stall => (
-                "stall",
-                "EGRET_STALL",
-                Some("60s"),
-                "a job that stands still so long says who waits for whom; or never",
-            ),
+            Self::Stall => STALL,
             Self::Config => ("config", "EGRET_CONFIG", None, "the file with settings"),
-            Self::Job => {
-                ("job", "EGRET_JOB", None, "set by `egret run`: this is a process of a job")
-            }
+            Self::Job => JOB,
         }
     }
 
@@ -171,3 +159,21 @@ impl SettingKey {
         }
     }
 }
+
+/// Name, variable, default, help of a setting.
+type SettingRow = (&'static str, &'static str, Option<&'static str>, &'static str);
+
+const REGISTRY_GRACE: SettingRow = (
+    "registry_grace",
+    "EGRET_REGISTRY_GRACE",
+    Some("30s"),
+    "how long a registry that keeps its state may be out of reach",
+);
+const STALL: SettingRow = (
+    "stall",
+    "EGRET_STALL",
+    Some("60s"),
+    "a job that stands still so long says who waits for whom; or never",
+);
+const JOB: SettingRow =
+    ("job", "EGRET_JOB", None, "set by `egret run`: this is a process of a job");
