@@ -386,24 +386,26 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
         self.first.unpark();
     }
 
+    /// Sets what the program of a node does; returns what it did before.
+    fn set_life(&self, node: u32, life: ProgramLife) -> ProgramLife {
+        std::mem::replace(&mut self.state.lock().lives[node as usize], life)
+    }
+
     fn carry_out(self: &Arc<Self>, sim: &SimFabric, plan: ClusterPlan) {
         match plan {
             ClusterPlan::Crash(node) => {
                 sim.crash(&host(node));
-                let mut state = self.state.lock();
-                let life = &mut state.lives[node as usize];
-                let before = std::mem::replace(life, ProgramLife::Crashed);
-                state.left -= usize::from(before == ProgramLife::Runs);
-                drop(state);
-                self.first.unpark();
+                if self.set_life(node, ProgramLife::Crashed) == ProgramLife::Runs {
+                    self.state.lock().left -= 1;
+                    self.first.unpark();
+                }
             }
             ClusterPlan::Restart(node) => {
-                let life = &mut self.state.lock().lives[node as usize];
+                let before = self.set_life(node, ProgramLife::Runs);
                 assert!(
-                    *life == ProgramLife::Crashed,
+                    before == ProgramLife::Crashed,
                     "a rule restarts node {node}, which has not crashed"
                 );
-                *life = ProgramLife::Runs;
                 self.start(sim, node);
             }
             ClusterPlan::Part(one, other) => between(&one, &other, |a, b| sim.partition(a, b)),

@@ -36,7 +36,8 @@ pub(crate) enum DrivingThread {
 /// Runs `body`, which may block; for methods of remote objects, and what else runs
 /// [outside](super::Request::outside) of a handler. If
 /// the calling thread is the one that receives the next call, another thread receives from now on. A
-/// method that blocks without saying so is noticed after 100 to 300 µs, in which no thread receives. On
+/// method that blocks without saying so is noticed after 100 to 300 µs, in which no thread receives; in a simulated
+/// world, at its first wait. On
 /// a thread that waits for a call of its own, and runs a part of it, nothing is said: others wait
 /// for the background there.
 ///

@@ -246,7 +246,8 @@ impl SimFabric {
     }
 
     /// Nodes that are made from now on have threads of their own, as in the real world: those in the
-    /// background, and workers. They belong to this world, as all that is [spawned](rt::spawn) in it.
+    /// background, and workers. They belong to this world, as all that is [spawned](rt::spawn) in it. A wait on a nic
+    /// ends by what happens at that nic, where without such threads it ends by what happens at any.
     pub fn background(&self) {
         self.look_in(|world| world.threads.has_background = true);
     }

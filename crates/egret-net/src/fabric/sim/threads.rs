@@ -4,7 +4,10 @@
 //! Each is a thread of the machine, which sleeps while another has the turn. The thread that waits
 //! carries out what happens in the world until a thread can run, and hands the turn on. Nobody has
 //! the turn taken from it: what a thread does between two waits is one step to all others. So a lock
-//! that is held over a wait could stop the world; none of ours is.
+//! that is held over a wait could stop the world; none of ours is. The first thread, while it waits, watches for a turn
+//! that does not end.
+//!
+//! A thread may belong to a node. When the node crashes, the thread unwinds at its next wait.
 
 use std::any::Any;
 use std::cell::Cell;
