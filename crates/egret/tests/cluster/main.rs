@@ -54,7 +54,7 @@ fn calls_others(node: Node, calls: u32) -> Result<u64, Failure> {
 }
 
 fn all_call(seed: u64, nodes: u32, calls: u32) -> ClusterRun<u64> {
-    Cluster::new(seed, nodes).run(move |node| calls_others(node, calls).unwrap())
+    Cluster::new(seed, nodes).run(move |node| calls_others(node, calls).expect("calls"))
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn failure<T: Send + 'static>(
 fn wait_death(node: &Node) -> (egret::node::NodeId, Duration) {
     let (mut events, started) = (node.events(), rt::now());
     loop {
-        if let Event::Died { node: died, .. } = events.wait_next(minutes(5)).unwrap() {
+        if let Event::Died { node: died, .. } = events.wait_next(minutes(5)).expect("an event") {
             return (died, rt::now() - started);
         }
     }
@@ -162,7 +162,8 @@ fn all_threads_of_a_machine_end_when_it_crashes() {
 
 #[test]
 fn a_restarted_node_of_a_closed_pool_has_its_rank_in_another_life() {
-    let run = Cluster::new(7, 3).crash(1, seconds(5)).restart(1, seconds(30)).run(lives);
+    let run =
+        Cluster::new(7, 3).crash(1, seconds(5)).restart(1, seconds(30)).run(|node| lives(&node));
     let last = run.results.into_iter().map(Option::unwrap).collect::<Vec<_>>();
     assert!(last.iter().all(|seen| *seen == last[1]), "{last:?}");
     assert_eq!(last[0].rank, 1);
@@ -171,22 +172,26 @@ fn a_restarted_node_of_a_closed_pool_has_its_rank_in_another_life() {
 
 #[test]
 fn a_restarted_node_of_an_open_pool_is_another_member() {
-    let run = Cluster::new(8, 3).open().crash(1, seconds(5)).restart(1, seconds(30)).run(lives);
+    let run = Cluster::new(8, 3)
+        .open()
+        .crash(1, seconds(5))
+        .restart(1, seconds(30))
+        .run(|node| lives(&node));
     let last = run.results.into_iter().map(Option::unwrap).collect::<Vec<_>>();
     assert!(last.iter().all(|seen| *seen == last[1]), "{last:?}");
     assert_eq!(last[0].rank, 3, "no rank is used again");
 }
 
 /// Waits until a fourth life has begun, and returns whose.
-fn lives(node: Node) -> egret::node::NodeId {
+fn lives(node: &Node) -> egret::node::NodeId {
     let (mut events, mut joined) = (node.events(), Vec::new());
     while joined.len() < 4 {
-        if let Event::Joined(member) = events.wait_next(minutes(5)).unwrap() {
+        if let Event::Joined(member) = events.wait_next(minutes(5)).expect("an event") {
             joined.push(member.id);
         }
     }
-    node.bind(&format!("seen by {}", node.id()), b"").unwrap();
-    while node.names("seen by").unwrap().len() < 3 {
+    node.bind(&format!("seen by {}", node.id()), b"").expect("a name");
+    while node.names("seen by").expect("names").len() < 3 {
         rt::sleep(seconds(1));
     }
     work(seconds(5));
