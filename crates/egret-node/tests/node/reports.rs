@@ -31,6 +31,7 @@ fn report_when(
 fn a_wait_is_reported_with_its_kind_its_object_and_its_line() {
     let pool = local::pool(2).unwrap();
     let first = line!();
+    #[expect(clippy::disallowed_methods, reason = "nodes of this test have no virtual time")]
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| pool[0].wait_bound("late", SOON).map(|bound| bound.owner));
         let reports = || pool.registry().reports(SOON);
@@ -53,6 +54,7 @@ fn a_wait_for_an_answer_and_the_traffic_name_the_other_node() {
     let route = pool[0].route(pool[1].id()).unwrap();
     let there = pool[1].links().iter().find(|(name, _)| *name == route.fabric).unwrap();
     let held = egret_net::sync::Mutex::new(None);
+    #[expect(clippy::disallowed_methods, reason = "nodes of this test have no virtual time")]
     std::thread::scope(|scope| {
         let endpoint = there.1.bundle().register("slow", 0).unwrap();
         let (send, receive) = std::sync::mpsc::channel();

@@ -308,6 +308,7 @@ fn what_a_node_has_sent_arrives_before_it_is_gone() {
         let (post, _) = Post::new(vec![bytes.into()], Vec::new());
         writer.post(post);
     }
+    #[expect(clippy::disallowed_methods, reason = "nodes of this test have no virtual time")]
     std::thread::scope(|scope| {
         let leaves = scope.spawn(|| b.leave(SOON));
         let mut reader = listener.wait_accept(SOON).unwrap();

@@ -51,6 +51,7 @@ fn calls_that_wait_for_each_other_are_a_circle_with_their_lines() {
         nodes.iter().map(|node| node.export::<dyn Forks>(fork.clone()).unwrap()).collect();
     let stub = |at: usize| -> ForksStub { nodes[at].stub(exports[1 - at].object()) };
     let first = line!();
+    #[expect(clippy::disallowed_methods, reason = "nodes of this test have no virtual time")]
     std::thread::scope(|scope| {
         let frees = Frees(&fork);
         let calls = [0, 1].map(|at| {

@@ -47,9 +47,9 @@ impl Promises {
         &mut self,
         node: NodeId,
         promise: &Promise,
-        answer: Result<(), NodeError>,
+        answer: &Result<(), NodeError>,
     ) {
-        let is_twice = matches!(answer, Err(NodeError::Refused(RegistryRefusal::NameTaken { owner })) if owner == node);
+        let is_twice = matches!(answer, Err(NodeError::Refused(RegistryRefusal::NameTaken { owner })) if *owner == node);
         assert!(!is_twice, "{promise:?} of {node} was carried out twice");
         if answer.is_ok() {
             self.kept.push((node, promise.clone()));

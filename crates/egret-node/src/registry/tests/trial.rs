@@ -380,7 +380,7 @@ impl<'a> Trial<'a> {
             here.promised.retain_mut(|(promise, asking)| match poll(asking) {
                 Poll::Pending => true,
                 Poll::Ready(answer) => {
-                    promises.answered(id, promise, answer);
+                    promises.answered(id, promise, &answer);
                     false
                 }
             });
