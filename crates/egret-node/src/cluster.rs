@@ -29,6 +29,7 @@ use crate::registry::{Registry, RegistryOptions};
 ///     node.bind(&format!("name of {}", node.rank()), b"bytes")?;
 ///     let next = (node.rank() + 1) % node.size();
 ///     let found = node.wait_bound(&format!("name of {next}"), node.deadline())?;
+///     egret_net::fabric::sim::work(std::time::Duration::from_secs(1)); // the names of a node go with it
 ///     Ok::<_, egret_node::node::NodeError>(found.bytes.len())
 /// });
 /// assert_eq!(sizes, [Ok(5), Ok(5), Ok(5)]);
@@ -53,7 +54,7 @@ pub fn cluster<T: Send + 'static>(
 /// ```
 /// use std::time::Duration;
 /// use egret_node::cluster::Cluster;
-/// use egret_node::node::{Departure, Event};
+/// use egret_node::node::Event;
 ///
 /// let run = Cluster::new(1, 3).crash(2, Duration::from_secs(5)).run(|node| {
 ///     let mut events = node.events();

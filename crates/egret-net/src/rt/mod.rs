@@ -54,9 +54,9 @@ pub use stack::stack_below;
 #[doc(hidden)]
 pub use thread::{ContextSwitches, context_switches, ran_for};
 pub use thread::{JoinHandle, Thread, current, spawn};
+pub(crate) use thread::{WakeSignal, park_on_machine, spawn_on_machine, this_thread, yield_now};
 #[doc(hidden)]
 pub use thread::{fault, set_fault, trials, tries_all};
-pub(crate) use thread::{park_on_machine, spawn_on_machine, this_thread, yield_now};
 
 /// A source of time, sleep, randomness and threads for the threads that [entered](enter) it.
 ///

@@ -5,12 +5,14 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Wake;
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::{Instant, Runtime, enter, is_simulated, runtime};
 
@@ -310,6 +312,30 @@ thread_local! {
 pub(crate) fn yield_now() {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     std::thread::yield_now();
+}
+
+/// Where one thread of the machine sleeps until another wakes it, of thousands that sleep.
+///
+/// The system keeps who sleeps on memory of one process alone in a table that has few places on a machine with few
+/// cores, and searches a place from its beginning; the table of shared memory is larger. So this word says that it is shared.
+#[derive(Debug, Default)]
+pub(crate) struct WakeSignal(AtomicU32);
+
+impl WakeSignal {
+    /// Ends the present or next sleep.
+    pub(crate) fn wake(&self) {
+        self.0.store(1, Ordering::Release);
+        _ = futex::wake(&self.0, futex::Flags::empty(), 1);
+    }
+
+    /// Sleeps until woken, for at most `most`; may return early.
+    pub(crate) fn sleep(&self, most: Duration) {
+        if self.0.swap(0, Ordering::Acquire) == 0 {
+            let most = Timespec::try_from(most).ok();
+            _ = futex::wait(&self.0, futex::Flags::empty(), 0, most.as_ref());
+            self.0.store(0, Ordering::Release);
+        }
+    }
 }
 
 /// Sleeps as a thread of the machine, whatever runtime the thread is in, until it is

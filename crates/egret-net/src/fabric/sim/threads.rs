@@ -25,7 +25,7 @@ use super::node::SimNode;
 use super::wire::SimNodeId;
 use super::world::SimWorld;
 use crate::fabric::EventCount;
-use crate::rt::{self, Instant};
+use crate::rt::{self, Instant, WakeSignal};
 
 /// The threads of a world. The first is the one that entered it.
 #[derive(Debug, Default)]
@@ -59,6 +59,8 @@ pub(super) struct Threads {
 #[derive(Debug)]
 struct SimThread {
     os: std::thread::Thread,
+    /// Where it sleeps while another has the turn.
+    signal: Arc<WakeSignal>,
     name: Arc<str>,
     /// The node that the thread belongs to, and ends with.
     node: Option<SimNodeId>,
@@ -109,7 +111,7 @@ enum NextThread {
     /// Its wait has ended.
     Mine,
     /// Another has the turn.
-    Other(std::thread::Thread),
+    Other(Arc<WakeSignal>),
     /// No thread can run: the next event is due.
     Nobody,
 }
@@ -288,7 +290,8 @@ impl Threads {
 impl SimThread {
     fn new(os: std::thread::Thread, name: Arc<str>, state: ThreadState) -> Self {
         let (is_unparked, is_ready, is_dead) = (false, false, false);
-        Self { os, name, node: None, state, is_unparked, is_ready, is_dead, waits: 0 }
+        let signal = Arc::default();
+        Self { os, signal, name, node: None, state, is_unparked, is_ready, is_dead, waits: 0 }
     }
 
     /// The name of the thread, and that of its node.
@@ -317,7 +320,7 @@ impl SimWorld {
         if Some(at) == me {
             NextThread::Mine
         } else {
-            NextThread::Other(self.threads.all[at].os.clone())
+            NextThread::Other(Arc::clone(&self.threads.all[at].signal))
         }
     }
 
@@ -409,8 +412,10 @@ impl SimFabric {
         });
         let is_over = || io::Error::new(io::ErrorKind::Unsupported, "this world is over");
         let ((at, node, is_dead), world) = (starts.ok_or_else(is_over)?, self.clone());
+        let signal = Arc::new(WakeSignal::default());
+        let sleeps = Arc::clone(&signal);
         let run = move || {
-            world.wait_for_turn(at);
+            world.wait_for_turn(at, &sleeps);
             // Of a world that is over, or of a node that has crashed, none begins, and what it would have had goes.
             let is_over = world
                 .look_in(|world| world.threads.over.is_some() || world.threads.all[at].is_dead);
@@ -424,7 +429,8 @@ impl SimFabric {
         self.look_in(|world| {
             let wait = ThreadWait { seen: None, until: None, since: world.now };
             let member = SimThread::new(os.clone(), name.into(), ThreadState::Runs);
-            let at = world.threads.add(SimThread { node, is_dead, is_unparked: true, ..member });
+            let at =
+                world.threads.add(SimThread { signal, node, is_dead, is_unparked: true, ..member });
             world.threads.begin_wait(at, wait, None);
         });
         Ok(rt::Thread::of(os))
@@ -453,8 +459,9 @@ impl SimFabric {
             world.threads.begin_wait(me, wait, happened);
         });
         if let NextThread::Other(next) = self.hand_on(Some(me)) {
-            next.unpark();
-            self.wait_for_turn(me);
+            next.wake();
+            let signal = self.signal_of(me);
+            self.wait_for_turn(me, &signal);
         }
         if !self.leave_if_over(me, until) {
             self.leave_if_dead(me);
@@ -504,7 +511,7 @@ impl SimFabric {
                 let threads = &mut world.threads;
                 threads.over.as_ref()?;
                 threads.give(0);
-                Some(threads.all[0].os.clone())
+                Some(Arc::clone(&threads.all[0].signal))
             });
             if let Some(first) = first {
                 return if me == Some(0) { NextThread::Mine } else { NextThread::Other(first) };
@@ -521,7 +528,7 @@ impl SimFabric {
     }
 
     /// Sleeps until it is the thread's turn.
-    fn wait_for_turn(&self, me: usize) {
+    fn wait_for_turn(&self, me: usize, signal: &WakeSignal) {
         let (mut before, mut sleeps) = (0, 0);
         loop {
             let (is_mine, switches) =
@@ -537,7 +544,7 @@ impl SimFabric {
             }
             // The first thread watches the others.
             let most = if me == 0 { self.patience() / SLEEPS } else { UNWATCHED };
-            rt::park_on_machine(most);
+            signal.sleep(most);
         }
     }
 
@@ -605,14 +612,14 @@ impl SimFabric {
             if is_over {
                 threads.give(0);
             }
-            is_over.then(|| threads.all[0].os.clone())
+            is_over.then(|| Arc::clone(&threads.all[0].signal))
         });
         let next = match over {
             Some(first) => NextThread::Other(first),
             None => self.hand_on(None),
         };
         if let NextThread::Other(next) = next {
-            next.unpark();
+            next.wake();
         }
     }
 
@@ -635,10 +642,10 @@ impl SimFabric {
                     .find(|at| stuck != Some(*at) && lives(&threads.all[*at]))
                     .or(stuck)?;
                 threads.give(at);
-                Some(threads.all[at].os.clone())
+                Some(Arc::clone(&threads.all[at].signal))
             });
             let Some(next) = next else { break };
-            next.unpark();
+            next.wake();
             if !self.is_back() {
                 left.push(self.look_in(|world| world.threads.lose(&world.nodes)));
             }
@@ -655,18 +662,23 @@ impl SimFabric {
         }
     }
 
+    fn signal_of(&self, thread: usize) -> Arc<WakeSignal> {
+        self.look_in(|world| Arc::clone(&world.threads.all[thread].signal))
+    }
+
     fn patience(&self) -> Duration {
         self.look_in(|world| world.threads.patience).unwrap_or(PATIENCE)
     }
 
     /// Waits for a thread to end. `false` if that lasts: it is left alone then.
     fn is_back(&self) -> bool {
+        let signal = self.signal_of(0);
         let is_mine = || self.look_in(|world| world.threads.running == 0);
         for _ in 0..SLEEPS {
             if is_mine() {
                 return true;
             }
-            rt::park_on_machine(self.patience() / SLEEPS);
+            signal.sleep(self.patience() / SLEEPS);
         }
         is_mine()
     }
