@@ -226,7 +226,7 @@ impl Cluster {
     /// Runs `program` on each node, until it has returned on all of them. A node joins before its program begins, and
     /// leaves when the program drops it.
     ///
-    /// Threads that a program starts by [`rt::spawn`](egret_net::rt::spawn) belong to its machine. A program must start
+    /// Threads that a program starts by [`rt::spawn`] belong to its machine. A program must start
     /// no others, and wait for others by no other means than those of this crate and of `rt`; a lock that it holds
     /// while it waits is one that no other thread may want meanwhile.
     ///
