@@ -5,6 +5,7 @@ use std::time::Duration;
 use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
+use super::super::record::KeptState;
 use super::super::state::{PoolTerms, RegistryState};
 use crate::pool::wire::{JoinRequest, RegistryAnswer, RegistryQuestion};
 use crate::pool::{Departure, FabricOffer, Location, NodeId, Properties, RegistryRefusal};
@@ -147,4 +148,41 @@ fn a_member_that_resumes_twice_over_one_link_is_welcome() {
     let not_its_key = RegistryAnswer::Refused(RegistryRefusal::NotMember);
     assert_eq!(ask(&mut state, 3, 3, resume()), not_its_key);
     assert!(state.kept.pool.member(id).is_some());
+}
+
+#[test]
+pub(super) fn a_dead_member_does_not_resume() {
+    let mut state = state();
+    let id = join(&mut state, 1, 1, "a").unwrap();
+    state.link_ended(Instant::default(), &1, "cut off");
+    let answer = ask(&mut state, 2, 1, RegistryQuestion::Resume { id, next: 1 });
+    let fenced = RegistryRefusal::Fenced { why: "cut off".into() };
+    assert_eq!(answer, RegistryAnswer::Refused(fenced));
+}
+
+#[test]
+pub(super) fn a_question_that_is_asked_again_is_carried_out_once() {
+    let mut state = state();
+    let id = join(&mut state, 1, 1, "a").unwrap();
+    let before = state.kept.log.next();
+    let from = (&1, Some(PublicKey::from_bytes([1; 32])));
+    for ticket in 1..=2 {
+        let signal = RegistryQuestion::Signal { to: vec![id], bytes: b"once".to_vec() };
+        state.ask_numbered(Instant::default(), from, ticket, (signal, 7, 7));
+        let answers: Vec<_> = state.take_out().into_iter().filter_map(|(_, it)| it).collect();
+        let reached = RegistryAnswer::Reached { next: before + 1 };
+        assert!(answers.iter().any(|it| **it == reached), "{answers:?}");
+    }
+    assert_eq!(state.kept.log.next(), before + 1);
+}
+
+#[test]
+pub(super) fn a_state_is_read_as_it_was_written() {
+    let mut state = state();
+    join(&mut state, 1, 1, "a").unwrap();
+    let bound = RegistryQuestion::Bind { name: "n".into(), bytes: vec![1], replace: false };
+    assert_eq!(ask(&mut state, 1, 1, bound), RegistryAnswer::Done);
+    ask(&mut state, 1, 1, RegistryQuestion::Enter { view: "v".into() });
+    let (kept, terms) = (&state.kept, &state.terms);
+    assert_eq!(KeptState::from_bytes(&kept.to_bytes(terms), terms).as_ref(), Ok(kept));
 }
