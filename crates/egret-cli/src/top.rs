@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use egret::node::{NodeReport, wait_circle};
 use egret::rt;
 use egret::wire::Reader;
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
@@ -86,9 +87,13 @@ fn ask(job: i32) -> Result<Vec<MemberReport>> {
     let mut monitor = UnixStream::connect_addr(&address).with_context(|| {
         format!("job {job} does not run here; egret top without a number finds the one that does")
     })?;
+    let whose = socket_peercred(&monitor)?.uid;
+    if whose != geteuid() && !whose.is_root() {
+        bail!("the name of job {job} is taken by a process of user {}", whose.as_raw());
+    }
     monitor.set_read_timeout(Some(ANSWERED))?;
     let mut bytes = Vec::new();
-    let read = monitor.read_to_end(&mut bytes);
+    let read = (&mut monitor).take(REPORTS_MAX).read_to_end(&mut bytes);
     read.with_context(|| format!("job {job} has not answered within {ANSWERED:?}"))?;
     let reports = Reader::new(&bytes).read_last();
     reports.with_context(|| format!("job {job} runs with another version of egret"))
@@ -137,8 +142,8 @@ impl Totals {
     fn of(report: &NodeReport) -> Self {
         let peers = || report.peers.iter().filter(|peer| peer.node.is_some());
         Self {
-            sent: peers().map(|peer| peer.sent).sum(),
-            received: peers().map(|peer| peer.received).sum(),
+            sent: peers().map(|peer| peer.sent).fold(0, u64::saturating_add),
+            received: peers().map(|peer| peer.received).fold(0, u64::saturating_add),
             calls: peers().map(|peer| u64::from(peer.calls)).sum(),
             queued: peers().map(|peer| u64::from(peer.queued)).sum(),
         }
@@ -193,5 +198,7 @@ fn node_json(report: &NodeReport) -> Value {
 
 /// Time between two pictures.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Bytes of the reports of all members.
+const REPORTS_MAX: u64 = 256 << 20;
 /// How long a monitor may take.
 const ANSWERED: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ use super::ranks::Ranks;
 use super::signals::{self, Signals};
 use super::status::Status;
 use super::supervise::{Action, Supervisor, SupervisorEvent};
-use super::system::{own_program, wait_for};
+use super::system::{own_program, tell, wait_for};
 use super::{child, cores, monitor, terminal};
 
 /// The process of `egret run` that starts the others.
@@ -59,7 +59,10 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     // With it the last copy of the secret's text in this process.
     drop(environment);
     if let JobRegistry::Own(registry) = &registry {
-        monitor::start(registry, getpid())?;
+        // The job runs without it as well.
+        if let Err(why) = monitor::start(registry, getpid()) {
+            tell(&format!("`egret top` will not find this job: {why:#}"));
+        }
     }
     terminal::leave_stdin();
     let launcher = Launcher {

@@ -75,6 +75,8 @@ impl QuestionTable {
             let mut table = self.0.lock();
             table.stays = false;
             table.all.retain(|_, question| !question.is_owed);
+            // Without a call no answer can come any more.
+            table.all.retain(|_, question| question.call.is_some());
         });
     }
 
@@ -97,7 +99,7 @@ impl QuestionTable {
             let mut table = self.0.lock();
             let number = table.add(ask, false);
             match table.send() {
-                None if table.all.len() > QUESTIONS_MAX as usize => {
+                None if table.is_full_without(number) => {
                     table.all.remove(&number);
                     Err(MessageError::Full { window: QUESTIONS_MAX })
                 }
@@ -119,6 +121,11 @@ impl QuestionTable {
     pub(super) fn owe(&self, ask: &RegistryQuestion) {
         under(|| self.0.lock().add(ask, true));
         self.settle();
+    }
+
+    /// Whether answers that nobody waits for are outstanding in such a number that no further question is owed.
+    pub(super) fn is_behind(&self) -> bool {
+        self.0.lock().all.values().filter(|question| question.is_owed).count() >= OWED_MAX
     }
 
     /// Sends what waits for room, and removes what nobody waits for and is answered.
@@ -205,6 +212,12 @@ impl QuestionTable {
 }
 
 impl TableState {
+    /// Whether a question was not sent, and there is no room for it to wait.
+    fn is_full_without(&self, number: u64) -> bool {
+        let is_sent = self.all.get(&number).is_some_and(|question| question.is_sent);
+        !is_sent && self.all.len() > QUESTIONS_MAX as usize
+    }
+
     fn add(&mut self, ask: &RegistryQuestion, is_owed: bool) -> u64 {
         self.last += 1;
         let question = Question { bytes: ask.to_bytes(), call: None, is_sent: false, is_owed };
@@ -250,5 +263,7 @@ fn gone() -> MessageError {
     MessageError::LinkLost { fate: Fate::Unknown, why: LinkError::Closed }
 }
 
+/// Questions whose answers nobody waits for, beyond which a node sends no report.
+const OWED_MAX: usize = 64;
 /// Questions that a program may have begun without waiting while the node has no link to its registry.
 const QUESTIONS_MAX: u32 = 1024;

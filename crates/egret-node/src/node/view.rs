@@ -216,7 +216,8 @@ impl PoolWatch {
                 // Before the program sees a member, which it may call at once.
                 let joined = entries.iter().filter_map(LogEntry::joined);
                 self.allow(joined);
-                self.learn(|view| view.learn(first, &entries));
+                let is_repeated = first < self.next();
+                self.learn(|view| view.learn(first, &entries), is_repeated);
             }
             Some(RegistryAnswer::Snapshot { offset, total, bytes }) => {
                 // A lock in the head of a `match` lasts until its end.
@@ -225,14 +226,14 @@ impl PoolWatch {
                     Ok(None) => {}
                     Ok(Some(state)) => {
                         self.allow(state.members().values());
-                        return self.learn(|view| view.learn_whole(state));
+                        return self.learn(|view| view.learn_whole(state), false);
                     }
                     Err(why) => return self.lose(why),
                 }
                 self.ask_on();
             }
             Some(RegistryAnswer::Report { number }) => {
-                if let Some(report) = self.report() {
+                if let Some(report) = self.report().filter(|_| !self.questions.is_behind()) {
                     self.questions
                         .owe(&RegistryQuestion::Report { number, bytes: report.to_bytes() });
                 }
@@ -243,8 +244,12 @@ impl PoolWatch {
         }
     }
 
-    /// Takes what the registry has sent, and requests what follows.
-    fn learn(self: &Arc<Self>, learn: impl FnOnce(&mut PoolView) -> Result<(), &'static str>) {
+    /// Takes what the registry has sent, and requests what follows, unless a question for that is under way.
+    fn learn(
+        self: &Arc<Self>,
+        learn: impl FnOnce(&mut PoolView) -> Result<(), &'static str>,
+        is_repeated: bool,
+    ) {
         let (learned, dead, gone, fenced) = {
             let mut view = self.view.lock();
             let learned = learn(&mut view);
@@ -255,6 +260,7 @@ impl PoolWatch {
         self.disallow(&gone);
         if let Some(why) = fenced {
             self.fence(&why);
+            self.questions.close();
             return self.tell_changed();
         }
         self.part_from(&dead);
@@ -263,7 +269,9 @@ impl PoolWatch {
             return self.lose(why);
         }
         self.questions.settle();
-        self.ask_on();
+        if !is_repeated {
+            self.ask_on();
+        }
     }
 
     /// Closes the links of a node that the registry has declared dead.
@@ -349,10 +357,10 @@ impl PoolView {
     /// Applies entries of the registry's log, if they follow those that are known.
     fn learn(&mut self, first: u64, entries: &[LogEntry]) -> Result<(), &'static str> {
         (self.quiet, self.is_asked) = (Duration::ZERO, false);
-        if first != self.state.next() {
-            return Err("events out of order");
-        }
-        for entry in entries {
+        let known = self.state.next().checked_sub(first).ok_or("events out of order")?;
+        // A node that has asked twice, for the registry was silent for long, is answered twice.
+        let known = usize::try_from(known).unwrap_or(usize::MAX).min(entries.len());
+        for entry in &entries[known..] {
             if !self.state.allows(entry) {
                 return Err("an event that cannot have happened");
             }
@@ -388,7 +396,7 @@ impl PoolView {
         if offset == 0 {
             self.pieces.clear();
         }
-        let end = offset + bytes.len() as u64;
+        let end = offset.saturating_add(bytes.len() as u64);
         if offset != self.pieces.len() as u64
             || bytes.is_empty()
             || end > total
@@ -495,7 +503,8 @@ impl FuzzedView {
     pub(crate) fn learn(&mut self, first: u64, entries: &[LogEntry]) {
         let before = self.0.state.next();
         if self.0.learn(first, entries).is_ok() {
-            assert_eq!((first, self.0.state.next()), (before, before + entries.len() as u64));
+            let end = first + entries.len() as u64;
+            assert!(first <= before && self.0.state.next() == end.max(before));
         }
     }
 
@@ -533,5 +542,17 @@ mod tests {
         view.learn(0, &[]).unwrap();
         assert_eq!(view.look(at(67)), LOOK);
         assert_eq!((68..100).map(|second| view.look(at(second))).max(), Some(33 * LOOK));
+    }
+
+    #[test]
+    fn entries_that_come_twice_are_learned_once() {
+        let mut view = PoolView::default();
+        let by = NodeId { rank: 0, incarnation: 1 };
+        let entries = [LogEntry::Closed { by }, LogEntry::Terminated { by }];
+        view.learn(0, &entries[..1]).unwrap();
+        view.learn(0, &entries).unwrap();
+        view.learn(0, &entries).unwrap();
+        assert_eq!((view.state.next(), view.state.terminated_by()), (2, Some(by)));
+        assert!(view.learn(3, &[]).is_err(), "an entry is missing");
     }
 }

@@ -91,8 +91,17 @@ impl NodeReport {
     }
 
     /// A report as a member has sent it.
+    ///
+    /// Its texts go to terminals of people, who need no control characters in them.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Reader::new(bytes).read_last().ok()
+        let mut report: Self = Reader::new(bytes).read_last().ok()?;
+        let is_shown = |text: &str| !text.contains(char::is_control);
+        let waits = &mut report.waits;
+        waits.retain(|wait| {
+            [&wait.thread, &wait.kind, &wait.object, &wait.at].into_iter().all(|it| is_shown(it))
+        });
+        report.peers.retain(|peer| is_shown(&peer.fabric));
+        is_shown(&report.location.to_string()).then_some(report)
     }
 
     /// A number that grows with every message of this node to another.
@@ -100,7 +109,8 @@ impl NodeReport {
     #[must_use]
     pub fn progress(&self) -> u64 {
         let peers = self.peers.iter().filter(|peer| peer.node.is_some());
-        peers.map(|peer| peer.sent + peer.received).sum()
+        let messages = peers.map(|peer| peer.sent.wrapping_add(peer.received));
+        messages.fold(0, u64::wrapping_add)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a pool after some entries of its log: the same at the registry and at all members.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use egret_stream::{Reader, Wire};
 
@@ -156,7 +156,7 @@ impl PoolState {
             && self.members.iter().all(is_member)
             && self.views.values().all(is_view)
             && self.ended.len() == self.ended_in_order.len()
-            && self.ended_in_order.iter().all(|node| self.ended.contains_key(node))
+            && self.ended_in_order.iter().collect::<BTreeSet<_>>().into_iter().eq(self.ended.keys())
             && self.ended.len() <= self.ended_max()
     }
 
@@ -254,9 +254,11 @@ impl PoolState {
             self.ended_in_order.push_back(node);
         }
         // The last lives of all ranks of a closed pool are fewer than that, so one that is older is found.
-        while self.ended.len() > self.ended_max()
-            && let Some(oldest) = self.ended_in_order.pop_front()
-        {
+        for _ in 0..self.ended_in_order.len() {
+            if self.ended.len() <= self.ended_max() {
+                break;
+            }
+            let Some(oldest) = self.ended_in_order.pop_front() else { break };
             if self.is_last_of_rank(oldest) {
                 self.ended_in_order.push_back(oldest);
             } else {

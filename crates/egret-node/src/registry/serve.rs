@@ -208,7 +208,7 @@ impl RegistryServer {
             let mut inner = self.inner.lock();
             let failure = inner.state.write_failure().map(str::to_owned);
             let records = inner.state.take_records();
-            if records.is_empty() && journal.is_written() {
+            if records.is_empty() && journal.is_written() && failure.is_none() {
                 return true;
             }
             journal.add(records);

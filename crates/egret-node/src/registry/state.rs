@@ -612,12 +612,18 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         // The registry may not have seen yet that the link before has ended.
         let before = self.seats.iter().find(|(_, seat)| seat.id == id);
-        if let Some(before) = before.map(|(before, _)| before.clone()) {
-            self.take_seat(&before);
+        let before = before.map(|(before, _)| before.clone());
+        let allowance = before.and_then(|before| {
+            let seat = self.take_seat(&before);
             self.moved.push((before, false));
-        }
+            seat.map(|seat| seat.allowance)
+        });
         self.absent.remove(&id);
         self.seat_member(now, from, id);
+        // A new link is no new allowance.
+        if let (Some(seat), Some(allowance)) = (self.seats.get_mut(from), allowance) {
+            seat.allowance = allowance;
+        }
         self.welcome(id)
     }
 
