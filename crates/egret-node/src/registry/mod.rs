@@ -36,10 +36,11 @@ mod tests;
 mod unwritten;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use egret_net::fabric::{Fabric, tcp::TcpFabric};
+use egret_net::fabric::{Fabric, OpenError, tcp::TcpFabric};
 use egret_net::rt::{self, Deadline, Instant};
-use egret_net::vi::{Nic, Secret};
+use egret_net::vi::{Nic, NicOptions, Secret};
 pub use operator::Operator;
 pub use operator_link::OperatorLink;
 pub use options::RegistryOptions;
@@ -76,7 +77,7 @@ impl Registry {
         }
         let place = options.listen.clone();
         options.listen = dir.listen(&place)?;
-        let nic = TcpFabric.open(&options.nic())?;
+        let nic = open_freed(&options.nic())?;
         dir.note_address(&place, nic.host())?;
         Self::with_state(nic, options, Some(dir))
     }
@@ -227,4 +228,18 @@ const fn budget(size: u32) -> u64 {
     SPARE + FlowTerms::of(0).shared_by(peers as u64).least()
 }
 
+/// Opens a nic at an address that a registry had before: a thread or process that is about to end may have it still.
+fn open_freed(options: &NicOptions) -> Result<Nic, OpenError> {
+    let until = rt::now() + FREED_WITHIN;
+    loop {
+        match TcpFabric.open(options) {
+            Err(OpenError::Taken { .. }) if rt::now() < until => rt::sleep(FREED_LOOK),
+            opened => return opened,
+        }
+    }
+}
+
 const SPARE: u64 = 16 << 20;
+/// How long an address is waited for, and the time between two looks.
+const FREED_WITHIN: Duration = Duration::from_secs(2);
+const FREED_LOOK: Duration = Duration::from_millis(10);
