@@ -69,7 +69,7 @@ fn case(nodes: u32) -> Result<Case> {
 /// When a node has seen all others, and how many messages it has exchanged with the registry by then.
 fn see_all(node: &Node, all: usize) -> (Duration, u64) {
     let mut events = node.events();
-    while node.members().len() < all {
+    while (node.size() as usize) < all {
         if events.wait_next(node.deadline()).is_err() {
             break;
         }
