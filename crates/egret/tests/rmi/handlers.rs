@@ -31,7 +31,7 @@ trait Hasty {
     /// Begins a call by it, sees that the call has run, and waits for the answer.
     #[nonblocking]
     fn begin_and_wait(&self) -> String;
-    /// Waits for a call that cannot be sent now.
+    /// Waits for a call that cannot be sent while this thread is the only one that receives.
     #[nonblocking]
     fn wait_unsent(&self, there: ObjectRef) -> String;
 }
@@ -59,7 +59,8 @@ impl Hasty for Haste {
 
     fn wait_unsent(&self, there: ObjectRef) -> String {
         let stub: CountsStub = self.node.stub(&there);
-        stub.begin().count().wait().unwrap_err().to_string()
+        let waited = stub.begin().count().wait();
+        waited.map_or_else(|why| why.to_string(), |()| "answered".to_owned())
     }
 }
 
@@ -82,7 +83,9 @@ fn a_call_that_ran_is_not_said_not_to_have() {
     let counter = nodes[1].export(Counter(Arc::clone(&counted))).unwrap();
     let before = counted.load(Ordering::Relaxed);
     let said = stub.wait_unsent(counter.object().clone()).unwrap();
-    assert!(said.contains("has not run"), "{said}");
+    // On a machine that is busy another thread may have received meanwhile, and the call was sent.
+    let ran = u64::from(said == "answered");
+    assert!(ran == 1 || said.contains("has not run"), "{said}");
     rt::sleep(Duration::from_millis(100));
-    assert_eq!(counted.load(Ordering::Relaxed), before, "nor does it later");
+    assert_eq!(counted.load(Ordering::Relaxed), before + ran, "nor does it later");
 }
