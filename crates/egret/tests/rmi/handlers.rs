@@ -84,8 +84,12 @@ fn a_call_that_ran_is_not_said_not_to_have() {
     let before = counted.load(Ordering::Relaxed);
     let said = stub.wait_unsent(counter.object().clone()).unwrap();
     // On a machine that is busy another thread may have received meanwhile, and the call was sent.
-    let ran = u64::from(said == "answered");
-    assert!(ran == 1 || said.contains("has not run"), "{said}");
     rt::sleep(Duration::from_millis(100));
-    assert_eq!(counted.load(Ordering::Relaxed), before + ran, "nor does it later");
+    let ran = counted.load(Ordering::Relaxed) - before;
+    let is_true = match &said[..] {
+        "answered" => ran == 1,
+        said if said.contains("may have run") => ran <= 1,
+        said => said.contains("has not run") && ran == 0,
+    };
+    assert!(is_true, "{said}; it ran {ran} times");
 }
