@@ -7,26 +7,13 @@ use std::process::{Command, Output};
 use egret::node::registry::{Operator, Registry, RegistryOptions};
 use egret::prelude::*;
 
+use crate::dir::Dir;
+
 const EGRET: &str = env!("CARGO_BIN_EXE_egret");
 
-/// A directory that goes with the value.
-struct Dir(PathBuf);
-
 impl Dir {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("egret-{test}-{}", std::process::id()));
-        fs::create_dir(&path).expect("a directory of this test");
-        Self(path)
-    }
-
     fn egret(&self, args: &[&str]) -> Output {
         Command::new(EGRET).args(args).current_dir(&self.0).output().expect("egret starts")
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -36,7 +23,7 @@ fn a_pool_is_joined_by_the_files_that_it_makes() {
     let made = dir.egret(&["secret", "pool.secret"]);
     assert!(made.status.success(), "{made:?}");
     let said = String::from_utf8(made.stdout).unwrap();
-    let file = dir.0.join("pool.secret");
+    let file = PathBuf::from(dir.path("pool.secret"));
     let operator = Operator::load(&file).unwrap();
     assert!(said.contains(&operator.identity().key().to_string()), "{said}");
     for path in [file.clone(), Operator::key_file(&file)] {
@@ -62,10 +49,10 @@ fn a_pool_is_joined_by_the_files_that_it_makes() {
 fn nothing_is_overwritten() {
     let dir = Dir::new("secret-twice");
     assert!(dir.egret(&["secret", "pool.secret"]).status.success());
-    let before = fs::read(dir.0.join("pool.secret")).unwrap();
+    let before = fs::read(dir.path("pool.secret")).unwrap();
     let again = dir.egret(&["secret", "pool.secret"]);
     let why = String::from_utf8(again.stderr).unwrap();
     assert!(!again.status.success() && why.contains("nothing was made"), "{why}");
     assert!(why.contains("pool.secret"), "{why}");
-    assert_eq!(fs::read(dir.0.join("pool.secret")).unwrap(), before);
+    assert_eq!(fs::read(dir.path("pool.secret")).unwrap(), before);
 }

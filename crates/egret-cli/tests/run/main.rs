@@ -1,6 +1,8 @@
 //! `egret run` with real processes, as its users run it.
 
 mod app;
+#[path = "../support/dir.rs"]
+mod dir;
 mod ends;
 mod job;
 mod kills;

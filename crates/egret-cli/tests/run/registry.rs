@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use egret::node::{Config, Event, Events, Node};
 use egret::rt::{self, Deadline};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::dir::Dir;
 use crate::job::{EGRET, Job, code, text, wait_some};
 
 /// Prints a line for the other end of the job.
@@ -19,27 +20,6 @@ macro_rules! say {
     ($($text:tt)*) => {
         writeln!(std::io::stdout(), $($text)*).expect("a reader")
     };
-}
-
-/// A directory that goes with the value.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("egret-{test}-{}", std::process::id()));
-        fs::create_dir(&path).expect("a directory of this test");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a path").to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A running `egret registry`, which does not outlive its test.
