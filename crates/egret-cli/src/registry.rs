@@ -62,7 +62,7 @@ struct PoolSecret {
 pub(crate) fn run(args: &RegistryArgs) -> Result<()> {
     // Before there is another thread.
     let signals = Signals::block()?;
-    log_lines::begin();
+    let log = log_lines::begin()?;
     let pool = match &args.pool {
         Some(pool) => pool.clone(),
         None => setting(&Settings::report()?, "pool").unwrap_or_default(),
@@ -81,6 +81,7 @@ pub(crate) fn run(args: &RegistryArgs) -> Result<()> {
         while let Some(told) = signals.try_next() {
             if ends(told.signal) {
                 registry.close();
+                log.end();
                 return Ok(());
             }
             if told.signal == Signal::TSTP {

@@ -483,6 +483,10 @@ impl EventSource for Arc<PoolWatch> {
         self.view.lock().log.event(at)
     }
 
+    fn is_over(&self) -> bool {
+        self.view.lock().is_closed
+    }
+
     fn links(&self) -> u32 {
         self.links.core.number
     }
