@@ -244,7 +244,8 @@ impl NodeHandle {
     #[must_use]
     pub fn own_fate(&self) -> Option<Departure> {
         let told = || self.fate(self.inner.id);
-        self.inner.ended.get().cloned().or_else(told)
+        let fenced = || self.fenced().map(|why| Departure::Died { why });
+        self.inner.ended.get().cloned().or_else(told).or_else(fenced)
     }
 
     /// Waits until a node is no member any more: when its link has ended, what the registry

@@ -86,7 +86,8 @@ pub enum Event {
         /// The number of the entry that comes next.
         to: u64,
     },
-    /// This node has lost the registry: no event follows.
+    /// This node has lost the registry, or the registry has declared this node dead while they had no link: no event
+    /// follows.
     RegistryLost {
         /// How that became known.
         why: String,

@@ -17,9 +17,9 @@ use crate::pool::{FabricOffer, Location, NodeId, RegistryRefusal};
 pub(crate) const BOUND_MAX: usize = 3 << 10;
 /// Names that a node has bound.
 pub(super) const NAMES_MAX: usize = 4096;
-/// Bytes of the names of a node and of what they are bound to, however much the others have bound.
+/// Bytes that the names of a node may take in any case.
 pub(super) const NAME_BYTES_LEAST: usize = 16 << 10;
-/// Bytes of all names and of what they are bound to, besides those.
+/// Bytes that all names may take before each node has only those.
 pub(super) const NAME_BYTES_MAX: usize = 64 << 20;
 /// What a name takes besides its text and its bytes.
 pub(super) const NAME_COST: usize = 64;

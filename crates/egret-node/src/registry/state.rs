@@ -317,7 +317,8 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Report { number, bytes } => {
                 self.reports.take(id, number, bytes);
-                Some(RegistryAnswer::Done)
+                self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
+                None
             }
             RegistryQuestion::Bind { name, bytes, replace } => {
                 Some(self.bind(id, name, bytes, replace))
@@ -357,7 +358,8 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Suspect { node } => {
                 self.suspect(now, node);
-                Some(RegistryAnswer::Done)
+                self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
+                None
             }
             RegistryQuestion::Names { prefix, after } => {
                 Some(self.kept.names.list(&prefix, after.as_deref()))

@@ -245,6 +245,35 @@ fn a_registry_that_crashes_for_good_is_lost() {
     );
 }
 
+/// A node that was declared dead while it had no link to the registry is told so when it has one.
+#[test]
+fn a_node_that_comes_back_too_late_to_a_registry_is_told_that_it_is_dead() {
+    let seconds = Duration::from_secs;
+    let cluster = Cluster::new(12, 2).crash_registry(seconds(5)).restart_registry(seconds(6));
+    let cluster = cluster.config(|config| config.registry_grace(Deadline::UntilDead));
+    let cluster = cluster.network(move |sim| {
+        sim.at(seconds(4), |sim| sim.partition(&["registry"], &["n1"]));
+        sim.at(seconds(60), |sim| sim.reconnect(&["registry"], &["n1"]));
+    });
+    let run = cluster.run(move |node| {
+        if node.rank() == 0 {
+            return wait_death(&node).0.rank.to_string();
+        }
+        let mut events = node.events();
+        let why = loop {
+            if let Event::RegistryLost { why } = events.wait_next(minutes(5)).expect("an event") {
+                break why;
+            }
+        };
+        assert!(node.fenced().is_some() && node.own_fate().is_some(), "{:?}", node.own_fate());
+        assert!(node.wait_terminated(Deadline::UntilDead).is_err());
+        why
+    });
+    assert_eq!(run.results[0].as_deref(), Some("1"));
+    let why = run.results[1].as_deref().expect("it returns");
+    assert!(why.contains("declared this node dead") && why.contains("come back"), "{why}");
+}
+
 /// A question whose answer has come, and was not taken, is not asked again.
 #[test]
 fn an_answer_that_came_before_the_registry_crashed_counts() {
