@@ -75,11 +75,12 @@ fn done<F: Future + Unpin>(
     }
 }
 
-/// Ten thousand nodes join an open pool within a few milliseconds, and each learns of all. Without links: as many nodes take
+/// Thousands of nodes join an open pool within a few milliseconds, and each learns of all. Without links: as many nodes take
 /// more memory than a machine has, for each keeps all members.
 #[test]
-fn ten_thousand_nodes_join_and_each_is_told_of_all() {
-    const NODES: u32 = 10_000;
+fn thousands_of_nodes_join_and_each_is_told_of_all() {
+    // Without optimization ten thousand take more than a minute.
+    const NODES: u32 = if cfg!(debug_assertions) { 2_000 } else { 10_000 };
     let terms = RegistryOptions::open("p").terms().unwrap();
     let mut state = RegistryState::new(terms);
     let (mut now, mut joined, mut messages) = (Instant::default(), 0, 0_u64);
