@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use egret::node::{NodeReport, wait_circle};
+use egret::node::{NodeReport, TrafficCount, wait_circle};
 use egret::rt;
 use egret::wire::Reader;
 use rustix::net::sockopt::socket_peercred;
@@ -117,7 +117,7 @@ fn text_of(job: i32, members: &[MemberReport]) -> String {
         match report {
             None => _ = write!(text, "\n{node:>8} does not answer"),
             Some(report) => {
-                let Totals { sent, received, calls, queued } = Totals::of(report);
+                let TrafficCount { sent, received, calls, queued, .. } = report.total;
                 let NodeReport { process, location, .. } = report;
                 _ = write!(
                     text,
@@ -128,26 +128,6 @@ fn text_of(job: i32, members: &[MemberReport]) -> String {
     }
     let waits = waits_of(&reports);
     if waits.is_empty() { text + "\nno thread waits" } else { text + "\nwaits:\n" + &waits }
-}
-
-/// The sums over the links of a node with others.
-struct Totals {
-    sent: u64,
-    received: u64,
-    calls: u64,
-    queued: u64,
-}
-
-impl Totals {
-    fn of(report: &NodeReport) -> Self {
-        let peers = || report.peers.iter().filter(|peer| peer.node.is_some());
-        Self {
-            sent: peers().map(|peer| peer.sent).fold(0, u64::saturating_add),
-            received: peers().map(|peer| peer.received).fold(0, u64::saturating_add),
-            calls: peers().map(|peer| u64::from(peer.calls)).sum(),
-            queued: peers().map(|peer| u64::from(peer.queued)).sum(),
-        }
-    }
 }
 
 fn json_of(job: i32, members: &[MemberReport]) -> String {
@@ -168,10 +148,10 @@ fn node_json(report: &NodeReport) -> Value {
         json!({
             "node": peer.node.map(|node| node.to_string()),
             "fabric": peer.fabric,
-            "sent": peer.sent,
-            "received": peer.received,
-            "calls": peer.calls,
-            "queued": peer.queued,
+            "sent": peer.count.sent,
+            "received": peer.count.received,
+            "calls": peer.count.calls,
+            "queued": peer.count.queued,
         })
     });
     let waits = report.waits.iter().map(|wait| {
@@ -192,7 +172,7 @@ fn node_json(report: &NodeReport) -> Value {
         "members": report.members,
         "peers": peers.collect::<Vec<_>>(),
         "waits": waits.collect::<Vec<_>>(),
-        "omitted": report.omitted,
+        "omitted": report.omitted_peers + report.omitted_waits,
     })
 }
 
