@@ -6,7 +6,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::run::tell;
+use crate::system::tell;
 
 /// Writes what the libraries warn of from now on.
 pub(crate) fn begin() {
