@@ -69,7 +69,13 @@ struct PoolSecret {
 pub(crate) fn run(args: &RegistryArgs) -> Result<()> {
     // Before there is another thread.
     let signals = Signals::block()?;
-    log_lines::begin();
+    let log = log_lines::begin()?;
+    let served = serve(args, &signals);
+    log.end();
+    served
+}
+
+fn serve(args: &RegistryArgs, signals: &Signals) -> Result<()> {
     let pool = match &args.pool {
         Some(pool) => pool.clone(),
         None => setting(&Settings::report()?, "pool").unwrap_or_default(),
@@ -97,7 +103,7 @@ pub(crate) fn run(args: &RegistryArgs) -> Result<()> {
                 let _ = kill_process(getpid(), Signal::STOP);
             }
         }
-        wait_for(&mut [PollFd::new(&signals, PollFlags::IN)], None);
+        wait_for(&mut [PollFd::new(signals, PollFlags::IN)], None);
     }
 }
 
@@ -220,9 +226,9 @@ Examples:
                                           four processes that join it
 
 The secret of the pool is that of --secret FILE, else of EGRET_SECRET, else of EGRET_SECRET_FILE, else the file
-`secret` in the directory of --state, else NAME.secret in the working directory. But for that of EGRET_SECRET_FILE, a
-file that is not there is made, with the private key of the registry in FILE.key, both for you alone. Nodes need FILE, and only the operator needs
-FILE.key, who declares nodes dead; neither is ever shown.
+`secret` in the directory of --state, else NAME.secret in the working directory; egret.toml has no say in this. But for
+that of EGRET_SECRET_FILE, a file that is not there is made, with the private key of the registry in FILE.key, both for
+you alone. Nodes need FILE, and only the operator needs FILE.key, who declares nodes dead; neither is ever shown.
 
 INT, TERM, HUP and QUIT end the registry with exit code 0: with --state its members wait for it to be started again
 (EGRET_REGISTRY_GRACE, 30s), without they have lost it.";

@@ -16,7 +16,7 @@ use egret_net::sync::Mutex;
 
 use crate::node::{Config, Node};
 use crate::pool::Location;
-use crate::registry::{Registry, RegistryOptions};
+use crate::registry::{MemoryDisk, Registry, RegistryOptions};
 
 /// Runs `program` on each of so many nodes, until it has returned on all of them; what it returned, by rank. The pool is
 /// closed. [`Cluster`] has rules: crashes, restarts, partitions, latencies.
@@ -87,6 +87,8 @@ type ConfigChange = Arc<dyn Fn(Config) -> Config + Send + Sync>;
 enum ClusterPlan {
     Crash(u32),
     Restart(u32),
+    CrashRegistry,
+    RestartRegistry,
     Part(Vec<u32>, Vec<u32>),
     Rejoin(Vec<u32>, Vec<u32>),
 }
@@ -122,6 +124,20 @@ impl Cluster {
 
     /// The pool is open: a node's rank is its number in the order of joining, and a node that was restarted is another
     /// member. In a closed pool it has the same rank in another incarnation.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_net::fabric::sim::work;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let cluster = Cluster::new(1, 2).open().crash(1, seconds(5)).restart(1, seconds(20));
+    /// let run = cluster.run(move |node| {
+    ///     work(seconds(60));
+    ///     node.rank()
+    /// });
+    /// assert_eq!(run.results[1], Some(2), "the third that has joined");
+    /// ```
     pub fn open(mut self) -> Self {
         self.is_open = true;
         self
@@ -129,6 +145,19 @@ impl Cluster {
 
     /// Puts nodes into a site, for [latencies](Self::latency); the site is a part of their
     /// [location](crate::topology::Location). The registry is where node 0 is.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let cluster = Cluster::new(1, 2).site("north", [0]).site("south", [1]);
+    /// let run = cluster.latency("north", "south", Duration::from_millis(40)).run(|node| {
+    ///     let started = egret_net::rt::now();
+    ///     node.bound("a name").expect("an answer of the registry");
+    ///     egret_net::rt::now() - started
+    /// });
+    /// assert!(run.results[1] >= Some(Duration::from_millis(80)), "there and back: {run:?}");
+    /// ```
     ///
     /// # Panics
     ///
@@ -140,7 +169,7 @@ impl Cluster {
     }
 
     /// Messages between nodes of two sites take so long in each direction, or between nodes of one site, instead of
-    /// 10 µs.
+    /// 10 µs. [`site`](Self::site) has an example.
     pub fn latency(self, site: &str, other: &str, latency: Duration) -> Self {
         let (site, other) = (site.to_owned(), other.to_owned());
         self.network(move |sim| {
@@ -164,6 +193,7 @@ impl Cluster {
     }
 
     /// The machine of a node crashes at this time: its program and all its threads end, without a word to the others.
+    /// [`Cluster`] has an example.
     ///
     /// # Panics
     ///
@@ -176,6 +206,19 @@ impl Cluster {
 
     /// The machine of a node that [crashes](Self::crash) before starts again at this time, and the program begins anew.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_net::fabric::sim::work;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let run = Cluster::new(1, 2).crash(1, seconds(5)).restart(1, seconds(20)).run(move |node| {
+    ///     work(seconds(60));
+    ///     (node.rank(), node.id().incarnation)
+    /// });
+    /// assert_eq!(run.results[1], Some((1, 3)), "the third life of the pool");
+    /// ```
+    ///
     /// # Panics
     ///
     /// If there is no such node.
@@ -185,8 +228,51 @@ impl Cluster {
         self
     }
 
+    /// The machine of the registry crashes at this time. Unless a rule [restarts](Self::restart_registry) it, the nodes
+    /// have lost their registry then.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let cluster = Cluster::new(1, 2).crash_registry(seconds(1)).restart_registry(seconds(3));
+    /// let run = cluster.run(move |node| {
+    ///     egret_net::fabric::sim::work(seconds(2));
+    ///     node.bind(&format!("node {}", node.rank()), b"") // waits for the registry
+    /// });
+    /// assert_eq!(run.results, [Some(Ok(())), Some(Ok(()))]);
+    /// ```
+    pub fn crash_registry(mut self, at: Duration) -> Self {
+        self.plans.push((at, ClusterPlan::CrashRegistry));
+        self
+    }
+
+    /// The registry that [crashes](Self::crash_registry) before starts again at this time with what was on its disk, as
+    /// one with a [state](RegistryOptions::state) directory. [`crash_registry`](Self::crash_registry) has an example.
+    pub fn restart_registry(mut self, at: Duration) -> Self {
+        self.plans.push((at, ClusterPlan::RestartRegistry));
+        self
+    }
+
     /// Nothing gets from one side to the other, either way, between these two times. The registry is on neither side;
-    /// [`network`](Self::network) can cut it off, by its host `registry`.
+    /// [`network`](Self::network) can cut it off, by its host `registry`. So no node is declared dead. What the nodes
+    /// send to each other waits; a link without an answer for five seconds ends.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_net::fabric::sim::work;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let seconds = Duration::from_secs;
+    /// let run = Cluster::new(1, 2).partition([0], [1], seconds(1), seconds(20)).run(move |node| {
+    ///     work(seconds(10));
+    ///     let members = node.members().len();
+    ///     work(seconds(20));
+    ///     members
+    /// });
+    /// assert_eq!(run.results, [Some(2), Some(2)]);
+    /// ```
     ///
     /// # Panics
     ///
@@ -205,12 +291,32 @@ impl Cluster {
     }
 
     /// Changes the configuration by which each node joins.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_net::rt::Deadline;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let cluster = Cluster::new(1, 2).config(move |config| config.deadline(minute));
+    /// let run = cluster.run(|node| node.deadline());
+    /// assert_eq!(run.results, [Some(Deadline::In(minute)); 2]);
+    /// ```
     pub fn config(mut self, change: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
         self.config = Arc::new(change);
         self
     }
 
     /// The run may take so much virtual time, instead of one hour.
+    ///
+    /// ```should_panic
+    /// use std::time::Duration;
+    /// use egret_net::fabric::sim::work;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let cluster = Cluster::new(1, 2).limit(Duration::from_secs(10));
+    /// cluster.run(|_| work(Duration::from_secs(60))); // panics after ten seconds of virtual time
+    /// ```
     pub const fn limit(mut self, time: Duration) -> Self {
         self.limit = time;
         self
@@ -235,7 +341,7 @@ impl Cluster {
     /// With the seed and what happened last, if a program panics, which is named; if a node cannot join; if the run takes
     /// longer than its [limit](Self::limit), or nothing can happen any more; if a thread, which is named, neither waits
     /// nor ends for ten seconds of real time, because it computes, or because it wants a lock that a thread which waits
-    /// has. Also if a rule restarts a node that has not crashed.
+    /// has. Also if a rule restarts a node, or the registry, that has not crashed.
     pub fn run<T: Send + 'static>(
         self,
         program: impl Fn(Node) -> T + Send + Sync + 'static,
@@ -283,8 +389,10 @@ impl Cluster {
             true => RegistryOptions::open(POOL),
             false => RegistryOptions::new(POOL, self.nodes),
         };
-        let registry = sim.on_node(REGISTRY, || Registry::over(sim.nic(REGISTRY), options));
-        let registry = registry.expect("the registry of a cluster");
+        let restarts = |(_, plan): &(_, ClusterPlan)| matches!(plan, ClusterPlan::RestartRegistry);
+        let disk = self.plans.iter().any(restarts).then(MemoryDisk::default);
+        let registry = RegistryMachine { options, disk, lives: Mutex::default() };
+        registry.start(sim);
         let mut site_of = vec![String::new(); self.nodes as usize];
         for (site, nodes) in &self.sites {
             nodes.iter().for_each(|node| site_of[*node as usize].clone_from(site));
@@ -292,6 +400,7 @@ impl Cluster {
         let restarts =
             self.plans.iter().filter(|(_, plan)| matches!(plan, ClusterPlan::Restart(_)));
         let programs = Arc::new(Programs {
+            registry,
             is_open: self.is_open,
             site_of,
             config: self.config,
@@ -311,7 +420,7 @@ impl Cluster {
         programs.wait(sim, self.limit);
         let elapsed = sim.elapsed();
         let results = std::mem::take(&mut programs.state.lock().results);
-        drop(registry);
+        programs.registry.end();
         ClusterRun { results, elapsed, digest: sim.digest() }
     }
 }
@@ -328,8 +437,50 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// The machine of the registry.
+struct RegistryMachine {
+    options: RegistryOptions,
+    /// Where the registry keeps its state, if a rule starts it again.
+    disk: Option<MemoryDisk>,
+    /// The registries that have run here: all but the last one have crashed.
+    lives: Mutex<RegistryLives>,
+}
+
+#[derive(Default)]
+struct RegistryLives {
+    all: Vec<Registry>,
+    is_up: bool,
+}
+
+impl RegistryMachine {
+    fn start(&self, sim: &SimFabric) {
+        let (nic, options) = (sim.nic(REGISTRY), self.options.clone());
+        let open = || match &self.disk {
+            Some(disk) => Registry::in_memory(nic, options, disk),
+            None => Registry::over(nic, options),
+        };
+        let before = std::mem::replace(&mut self.lives.lock().is_up, true);
+        assert!(!before, "a rule restarts the registry, which has not crashed");
+        let opened = sim.on_node(REGISTRY, open).expect("the registry of a cluster");
+        self.lives.lock().all.push(opened);
+    }
+
+    fn crash(&self, sim: &SimFabric) {
+        sim.crash(REGISTRY);
+        self.disk.iter().for_each(MemoryDisk::take);
+        self.lives.lock().is_up = false;
+    }
+
+    /// The run is over.
+    fn end(&self) {
+        let lives = std::mem::take(&mut *self.lives.lock());
+        drop(lives);
+    }
+}
+
 /// The programs of a cluster.
 struct Programs<T, P> {
+    registry: RegistryMachine,
     is_open: bool,
     site_of: Vec<String>,
     config: ConfigChange,
@@ -409,6 +560,8 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
                 );
                 self.start(sim, node);
             }
+            ClusterPlan::CrashRegistry => self.registry.crash(sim),
+            ClusterPlan::RestartRegistry => self.registry.start(sim),
             ClusterPlan::Part(one, other) => between(&one, &other, |a, b| sim.partition(a, b)),
             ClusterPlan::Rejoin(one, other) => between(&one, &other, |a, b| sim.reconnect(a, b)),
         }

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use egret::am::{Endpoint, EndpointName};
 use egret::link::Links;
+use egret::node::registry::Operator;
 use egret::node::{Config, Event, Events, Node};
 use egret::rt::{self, Deadline};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::dir::Dir;
@@ -455,3 +457,29 @@ fn a_registry_is_patient_with_stopped_nodes_if_it_is_told_to_be() {
 
 /// Turns a hang into a failure.
 const LIMIT: Duration = Duration::from_secs(25);
+
+/// Nobody reads what a registry says on stderr: it serves all the same, and ends when it is told to.
+#[test]
+fn a_registry_whose_stderr_is_full_serves_on() {
+    let dir = Dir::new("registry-stderr");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    ioctl_fionbio(&writer, true).expect("a pipe");
+    while (&writer).write(&[b'.'; 4096]).is_ok() {}
+    while (&writer).write(b".").is_ok() {}
+    ioctl_fionbio(&writer, false).expect("a pipe");
+    let mut command = registry(&dir, 2);
+    command.stderr(writer);
+    let mut registry = RegistryProcess::start_as(command);
+    let operator =
+        Operator::load(registry.setting("EGRET_SECRET_FILE").as_ref()).expect("its files");
+    let config = |pool| {
+        let config = Config::new(pool).registry(&registry.setting("EGRET_REGISTRY"));
+        config.secret(operator.secret().clone()).deadline(LIMIT)
+    };
+    let refused = Node::join(config("another")).expect_err("a registry of one pool");
+    assert!(refused.to_string().contains("lasting"), "the registry warns of this: {refused}");
+    let node = Node::join(config("lasting")).expect("to join");
+    node.leave(Deadline::DEFAULT).expect("to leave");
+    assert_eq!(registry.end(), Some(0));
+    drop(reader);
+}

@@ -118,7 +118,9 @@ impl NodeHandle {
     }
 
     /// How many nodes the pool has: the ranks of a closed pool, and the members of an open one that are
-    /// here now.
+    /// here now, this node among them, as of the events that this node has received. Of an open pool two calls may say
+    /// two numbers: work is divided by one value of [`members`](Self::members) or [`view`](Self::view).
+    /// [`local::open_pool`](crate::local::open_pool) has an example.
     #[must_use]
     pub fn size(&self) -> u32 {
         let here = || self.inner.watch.view.lock().state.members().len();
@@ -223,7 +225,9 @@ impl NodeHandle {
         all.then_some(Ok(()))
     }
 
-    /// The events of the pool, from the beginning.
+    /// The events of the pool, from the beginning. What this handle says of the pool ([`members`](Self::members),
+    /// [`view`](Self::view), [`elected`](Self::elected)) is of all events that the node has received, also of those
+    /// that the program has not taken yet.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(Arc::new(Arc::clone(&self.inner.watch)))
@@ -240,7 +244,8 @@ impl NodeHandle {
     #[must_use]
     pub fn own_fate(&self) -> Option<Departure> {
         let told = || self.fate(self.inner.id);
-        self.inner.ended.get().cloned().or_else(told)
+        let fenced = || self.fenced().map(|why| Departure::Died { why });
+        self.inner.ended.get().cloned().or_else(told).or_else(fenced)
     }
 
     /// Waits until a node is no member any more: when its link has ended, what the registry

@@ -52,7 +52,8 @@ impl NodeHandle {
         }
     }
 
-    /// Enters a view, unless this node is in it, and waits until it has received that.
+    /// Enters a view, unless this node is in it, and waits until it has received that. Returns the view as it is then,
+    /// with its epoch; [`View`] has an example.
     ///
     /// # Errors
     ///
@@ -63,7 +64,18 @@ impl NodeHandle {
         Ok(self.view(view))
     }
 
-    /// Exits a view, if this node is in it, and waits until it has received that.
+    /// Exits a view, if this node is in it, and waits until it has received that. A node that leaves the pool or dies
+    /// exits all of its views.
+    ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// pool[0].enter("solvers")?;
+    /// let before = pool[1].enter("solvers")?;
+    /// let after = pool[1].exit("solvers")?;
+    /// assert_eq!(after.members, [pool[0].id()]);
+    /// assert!(after.epoch > before.epoch && after.first_since == before.first_since);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -103,7 +115,25 @@ impl NodeHandle {
     }
 
     /// The winner of an election, if there is one, and the epoch from which on it is the winner: the fencing
-    /// token that it sends along, and by which others refuse what an earlier winner does.
+    /// token that it sends along, and by which others refuse what an earlier winner does. A resource remembers the
+    /// highest token that it has seen, and refuses lower ones.
+    ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// let mut highest = 0_u64; // what the resource remembers
+    /// let mut takes = |token: u64| {
+    ///     highest = highest.max(token);
+    ///     token == highest
+    /// };
+    /// pool[0].enter("master")?;
+    /// pool[1].enter("master")?;
+    /// let (_, early) = pool[0].elected("master").ok_or("no winner")?;
+    /// pool[0].exit("master")?; // or it is declared dead, and has not noticed
+    /// let epoch = pool[0].view("master").epoch;
+    /// let late = pool[1].view_at("master", epoch, pool[1].deadline())?.first_since;
+    /// assert_eq!([takes(early), takes(late), takes(early)], [true, true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn elected(&self, name: &str) -> Option<(NodeId, u64)> {
         let view = self.view(name);
@@ -173,6 +203,18 @@ impl NodeHandle {
 
     /// Closes the pool: no node joins it any more, also not in place of one that is gone.
     ///
+    /// ```
+    /// use egret_node::node::{JoinError, Node, RegistryRefusal};
+    ///
+    /// let pool = egret_node::local::open_pool(1)?;
+    /// pool[0].close_pool()?;
+    /// assert_eq!(pool[0].closed_by(), Some(pool[0].id()));
+    /// let refused = Node::join(pool.registry().config()).unwrap_err();
+    /// let why = RegistryRefusal::PoolClosed { by: pool[0].id() };
+    /// assert!(matches!(&refused, JoinError::Refused { why: said, .. } if *said == why), "{refused}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
@@ -182,7 +224,7 @@ impl NodeHandle {
     }
 
     /// The node that has [closed](Self::close_pool) the pool, if one has; also the one that has
-    /// [terminated](Self::terminate) it.
+    /// [terminated](Self::terminate) it, unless another had closed it before. Both methods have an example.
     #[must_use]
     pub fn closed_by(&self) -> Option<NodeId> {
         self.watch().view.lock().state.closed_by()
@@ -192,6 +234,15 @@ impl NodeHandle {
     /// [`Event::Terminated`](crate::node::Event::Terminated), and no node joins any more. What a member does then is
     /// up to the program; usually it leaves.
     ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// pool[0].terminate()?;
+    /// assert_eq!(pool[1].wait_terminated(pool[1].deadline())?, pool[0].id());
+    /// assert_eq!(pool[1].terminated_by(), Some(pool[0].id()));
+    /// assert_eq!(pool[1].closed_by(), Some(pool[0].id()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the registry does not answer within the [deadline](Self::deadline) of the node.
@@ -200,13 +251,15 @@ impl NodeHandle {
         self.change(&RegistryQuestion::Terminate, self.deadline())
     }
 
-    /// The node that has [terminated](Self::terminate) the pool, if one has.
+    /// The node that has [terminated](Self::terminate) the pool, if one has; [`terminate`](Self::terminate) has an
+    /// example.
     #[must_use]
     pub fn terminated_by(&self) -> Option<NodeId> {
         self.watch().view.lock().state.terminated_by()
     }
 
     /// Waits until a node has [terminated](Self::terminate) the pool; returns that node.
+    /// [`terminate`](Self::terminate) has an example.
     ///
     /// # Errors
     ///
@@ -218,7 +271,19 @@ impl NodeHandle {
     }
 
     /// Says that a node seems to be dead: the registry probes it now, and declares it dead if it does not
-    /// answer. Nothing happens to a node that does, or is no member.
+    /// answer. Nothing happens to a node that does, or is no member. This returns when the registry knows of the doubt;
+    /// what comes of it is an event, or [`wait_fate`](Self::wait_fate).
+    /// [`Registry::declare_dead`](crate::registry::Registry::declare_dead) does not probe the node.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let pool = egret_node::local::pool(2)?;
+    /// let other = pool[1].id();
+    /// pool[0].suspect(other)?; // it has not answered a call for long
+    /// assert_eq!(pool[0].wait_fate(other, Duration::from_millis(50)), None, "it is a member");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -230,6 +295,15 @@ impl NodeHandle {
     }
 
     /// The bound names that begin so, each with its owner, in their order.
+    ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// pool[0].bind("shard 0", b"here")?;
+    /// pool[1].bind("shard 1", b"there")?;
+    /// let all = pool[0].names("shard ")?;
+    /// assert_eq!(all, [("shard 0".to_owned(), pool[0].id()), ("shard 1".to_owned(), pool[1].id())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -258,6 +332,15 @@ impl NodeHandle {
     }
 
     /// Takes a name of this node back, whatever it is bound to; returns whether it was bound.
+    ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// pool[0].bind("shard 0", b"here")?;
+    /// assert!(pool[1].unbind_name("shard 0").is_err(), "it is a name of another node");
+    /// assert!(pool[0].unbind_name("shard 0")?);
+    /// assert!(!pool[0].unbind_name("shard 0")?, "it is not bound any more");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -69,9 +69,9 @@ pub(crate) use view::FuzzedView;
 
 use crate::pool::wire::RegistryQuestion;
 pub use crate::pool::{
-    Departure, Event, Events, FabricOffer, JoinError, Latency, Member, NodeError, NodeId,
-    NodeReport, PeerReport, Properties, Property, RegistryRefusal, TrafficCount, View, WaitReport,
-    wait_circle,
+    Departure, Event, EventCalls, Events, FabricOffer, JoinError, Latency, Member, NodeError,
+    NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, TrafficCount, View,
+    WaitReport, wait_circle,
 };
 pub use crate::settings::config::Config;
 

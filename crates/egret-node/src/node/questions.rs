@@ -43,7 +43,9 @@ struct TableState {
 struct Question {
     bytes: Vec<u8>,
     call: Option<Call>,
-    /// Whether it was sent over the present link.
+    /// The answer, if it had come before the link was lost and was not taken yet.
+    answer: Option<Result<CallReply, MessageError>>,
+    /// Whether it need not be sent over the present link: it was, or its answer has come.
     is_sent: bool,
     /// Whether nobody waits for the answer.
     is_owed: bool,
@@ -63,7 +65,7 @@ impl QuestionTable {
     pub(super) fn lose_desk(&self) -> bool {
         let desk = under(|| {
             let mut table = self.0.lock();
-            table.all.values_mut().for_each(|question| question.is_sent = false);
+            table.all.values_mut().for_each(Question::lose_link);
             table.desk.take()
         });
         desk.is_some()
@@ -76,7 +78,7 @@ impl QuestionTable {
             table.stays = false;
             table.all.retain(|_, question| !question.is_owed);
             // Without a call no answer can come any more.
-            table.all.retain(|_, question| question.call.is_some());
+            table.all.retain(|_, question| question.call.is_some() || question.answer.is_some());
         });
     }
 
@@ -136,6 +138,9 @@ impl QuestionTable {
             let stays = table.stays;
             table.all.retain(|_, question| {
                 let is_kept = !question.is_owed || !question.is_sent;
+                if !is_kept && question.answer.is_some() {
+                    return false;
+                }
                 let Some(call) = question.call.as_mut().filter(|_| !is_kept) else {
                     return is_kept;
                 };
@@ -178,13 +183,16 @@ impl QuestionTable {
             let taken = under(|| {
                 let mut table = self.0.lock();
                 let stays = table.stays || table.desk.is_some();
-                let question = table.all.get_mut(&number).filter(|it| stays || it.call.is_some());
-                question.map(|question| question.call.take())
+                let is_here =
+                    |it: &&mut Question| stays || it.call.is_some() || it.answer.is_some();
+                let question = table.all.get_mut(&number).filter(is_here);
+                question.map(|question| (question.answer.take(), question.call.take()))
             });
             let mut call = match taken {
                 None => return Poll::Ready(Err(gone())),
-                Some(None) => return Poll::Pending,
-                Some(Some(call)) => call,
+                Some((Some(answer), _)) => return Poll::Ready(answer),
+                Some((None, None)) => return Poll::Pending,
+                Some((None, Some(call))) => call,
             };
             // Without the lock: handlers may run, and ask.
             match Pin::new(&mut call).poll(context) {
@@ -211,6 +219,17 @@ impl QuestionTable {
     }
 }
 
+impl Question {
+    /// The link is lost over which the question may have been asked. It is asked again, unless the answer has come.
+    fn lose_link(&mut self) {
+        if let Some(answer) = self.call.as_mut().and_then(Call::take_reply) {
+            self.call = None;
+            self.answer = Some(answer).filter(|it| !it.as_ref().is_err_and(is_of_lost_link));
+        }
+        self.is_sent = self.answer.is_some();
+    }
+}
+
 impl TableState {
     /// Whether a question was not sent, and there is no room for it to wait.
     fn is_full_without(&self, number: u64) -> bool {
@@ -220,7 +239,8 @@ impl TableState {
 
     fn add(&mut self, ask: &RegistryQuestion, is_owed: bool) -> u64 {
         self.last += 1;
-        let question = Question { bytes: ask.to_bytes(), call: None, is_sent: false, is_owed };
+        let bytes = ask.to_bytes();
+        let question = Question { bytes, call: None, answer: None, is_sent: false, is_owed };
         self.all.insert(self.last, question);
         self.last
     }

@@ -163,7 +163,12 @@ impl PoolWatch {
 
     /// The registry has declared this node dead while the node had no link to it.
     pub(super) fn was_fenced(&self, why: &str) {
-        self.view.lock().fenced = Some(why.to_owned());
+        {
+            let mut view = self.view.lock();
+            view.fenced = Some(why.to_owned());
+            // What happened since is not told to this node.
+            view.end_events(format!("it has declared this node dead: {why}"));
+        }
         self.questions.close();
         self.fence(why);
         self.tell_changed();
@@ -336,8 +341,7 @@ impl PoolWatch {
         let mut view = self.view.lock();
         if view.lost.is_none() && view.fenced.is_none() {
             view.lost = Some(why.to_owned());
-            let next = view.state.next();
-            view.log.push(next, Event::RegistryLost { why: why.to_owned() });
+            view.end_events(why.to_owned());
         }
         drop(view);
         self.questions.close();
@@ -354,6 +358,12 @@ impl PoolWatch {
 }
 
 impl PoolView {
+    /// No event follows.
+    fn end_events(&mut self, why: String) {
+        let next = self.state.next();
+        self.log.push(next, Event::RegistryLost { why });
+    }
+
     /// This node, once it has joined.
     pub(super) const fn own(&self) -> Option<NodeId> {
         self.own
@@ -486,6 +496,10 @@ impl PoolView {
 impl EventSource for Arc<PoolWatch> {
     fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)> {
         self.view.lock().log.event(at)
+    }
+
+    fn is_over(&self) -> bool {
+        self.view.lock().is_closed
     }
 
     fn links(&self) -> u32 {

@@ -33,7 +33,9 @@ pub enum NodeError {
     #[error("the registry: {0}")]
     NoAnswer(#[from] MessageError),
     /// The registry is lost.
-    #[error("the registry was lost: {why}; its pool is over, and nodes join another")]
+    #[error(
+        "the registry was lost: {why}; this node takes part in its pool no more, and the process may join again"
+    )]
     RegistryLost {
         /// How.
         why: String,

@@ -1,7 +1,9 @@
 //! Events of a pool, in one order for all nodes.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egret_net::rt::waits::{self, WaitHint};
@@ -46,13 +48,15 @@ pub enum Event {
         /// The epoch of the view from here on.
         epoch: u64,
     },
-    /// Another member of a view is its first: the winner, if the view is an election.
+    /// Another member of a view is its first: the winner, if the view is an election. Or the view has no member any
+    /// more: what needs a winner waits for the next one, whose epoch is higher.
     Elected {
         /// The name of the view.
         view: String,
-        /// The first member; `None` if the view is empty.
+        /// The first member; `None` if the view is empty: the last member has exited, left or died.
         winner: Option<NodeId>,
-        /// The epoch from which on it is the first: the fencing token.
+        /// The epoch from which on it is the first: the fencing token. If there is none, the epoch from which on
+        /// there is none.
         epoch: u64,
     },
     /// A node has sent a signal to this one.
@@ -82,7 +86,8 @@ pub enum Event {
         /// The number of the entry that comes next.
         to: u64,
     },
-    /// This node has lost the registry: no event follows.
+    /// This node has lost the registry, or the registry has declared this node dead while they had no link: no event
+    /// follows.
     RegistryLost {
         /// How that became known.
         why: String,
@@ -180,6 +185,8 @@ pub(crate) trait EventSource: Send + Sync {
     /// The event at this place, if there is one yet, and the place behind it: [`Event::Resync`] if it is
     /// not kept any more.
     fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)>;
+    /// Whether no event happens any more: the node, or the registry, is closed.
+    fn is_over(&self) -> bool;
     /// The number of the links.
     fn links(&self) -> u32;
     /// Drives the links until `done` or the deadline; returns whether it is done.
@@ -225,7 +232,19 @@ impl Events {
         Self { source, next: EventPlace::default() }
     }
 
-    /// The next event, if it has happened.
+    /// The next event, if it has happened: for a program that looks between two pieces of its work.
+    ///
+    /// ```
+    /// use egret_node::node::Event;
+    ///
+    /// let pool = egret_node::local::pool(2)?;
+    /// let (mut events, mut joined) = (pool[0].events(), 0);
+    /// while let Some(event) = events.try_next() {
+    ///     joined += usize::from(matches!(event, Event::Joined(_)));
+    /// }
+    /// assert_eq!(joined, 2);
+    /// # Ok::<(), egret_node::node::JoinError>(())
+    /// ```
     pub fn try_next(&mut self) -> Option<Event> {
         let (event, next) = self.source.event(self.next)?;
         self.next = next;
@@ -244,6 +263,76 @@ impl Events {
         let (source, at) = (Arc::clone(&self.source), self.next);
         drive(&*source, deadline.into(), &mut || source.event(at).is_some());
         self.try_next().ok_or_else(|| NodeError::NoEvent { waited: rt::now() - started })
+    }
+
+    /// Calls `each` with each event, one after the other, on a thread of its own; those that have happened before come
+    /// first. It may wait and call other nodes. The calls end when the returned value is dropped, when the node leaves,
+    /// and behind [`Event::RegistryLost`]; one that is under way then goes on.
+    ///
+    /// ```
+    /// use std::sync::mpsc::channel;
+    /// use std::time::Duration;
+    /// use egret_node::node::Event;
+    ///
+    /// let pool = egret_node::local::pool(2)?;
+    /// let (tell, told) = channel();
+    /// let calls = pool[0].events().call_each(move |event| {
+    ///     if let Event::Signal { from, bytes } = event {
+    ///         _ = tell.send((from, bytes));
+    ///     }
+    /// })?;
+    /// pool[1].signal(&[pool[0].id()], b"ready")?;
+    /// assert_eq!(told.recv_timeout(Duration::from_secs(20))?, (pool[1].id(), b"ready".to_vec()));
+    /// drop(calls);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no thread to be had.
+    #[track_caller]
+    pub fn call_each(self, each: impl FnMut(Event) + Send + 'static) -> io::Result<EventCalls> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let hint = WaitHint::of("event", self.source.links());
+        let calls = EventCalls { is_over: Arc::clone(&is_over) };
+        drop(rt::spawn("egret events", move || self.call_until(hint, &is_over, each))?);
+        Ok(calls)
+    }
+
+    fn call_until(
+        mut self,
+        hint: WaitHint,
+        is_over: &AtomicBool,
+        mut each: impl FnMut(Event) + Send + 'static,
+    ) {
+        loop {
+            let (source, at) = (Arc::clone(&self.source), self.next);
+            let wait = waits::scope(hint);
+            drive(&*source, Deadline::UntilDead, &mut || {
+                is_over.load(Ordering::Relaxed) || source.event(at).is_some() || source.is_over()
+            });
+            drop(wait);
+            let event = self.try_next().filter(|_| !is_over.load(Ordering::Relaxed));
+            let Some(event) = event else { return };
+            let is_last = matches!(event, Event::RegistryLost { .. });
+            each(event);
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+/// Calls of a function with each event of a pool ([`Events::call_each`]); they end when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropped, the calls end"]
+pub struct EventCalls {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for EventCalls {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 }
 

@@ -15,7 +15,7 @@ mod view;
 pub(crate) mod wire;
 
 pub use error::{NodeError, RegistryRefusal};
-pub use event::{Departure, Event, Events};
+pub use event::{Departure, Event, EventCalls, Events};
 pub(crate) use event::{EventLog, EventPlace, EventSource, GLANCE, drive};
 pub use id::{FabricOffer, Member, NodeId};
 pub use join_error::{JoinError, Origin};

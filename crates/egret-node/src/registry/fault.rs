@@ -39,6 +39,8 @@ egret_net::faults! {
         TwiceDead,
         /// A name is taken back whatever it stands for by now.
         AnyUnbound,
+        /// The names of all nodes may take any number of bytes.
+        NamesUnlimited,
         /// A wait for a name is not answered when the name is bound.
         WaitForgotten,
         /// A wait for a name goes on although nobody is left to bind it.

@@ -255,7 +255,7 @@ impl fmt::Debug for Journal {
 }
 
 /// What a snapshot begins with.
-const MAGIC: &[u8; 8] = b"egretst1";
+const MAGIC: &[u8; 8] = b"egretst2";
 /// Bytes of the head of a frame.
 const HEAD: usize = 8;
 /// Bytes of a log that a snapshot is due for.

@@ -17,6 +17,12 @@ use crate::pool::{FabricOffer, Location, NodeId, RegistryRefusal};
 pub(crate) const BOUND_MAX: usize = 3 << 10;
 /// Names that a node has bound.
 pub(super) const NAMES_MAX: usize = 4096;
+/// Bytes that the names of a node may take in any case.
+pub(super) const NAME_BYTES_LEAST: usize = 16 << 10;
+/// Bytes that all names may take before each node has only those.
+pub(super) const NAME_BYTES_MAX: usize = 64 << 20;
+/// What a name takes besides its text and its bytes.
+pub(super) const NAME_COST: usize = 64;
 /// Names of which it is known which node has had them.
 pub(super) const FORMER_NAMES_MAX: usize = 64 << 10;
 /// Names that a node waits for.
@@ -34,7 +40,7 @@ const TEXT_MIN: usize = 256;
 const TEXT_MAX: usize = 1 << 10;
 const TEXTS_MAX: usize = 4 << 20;
 /// Bytes of entries in one answer, unless one entry is larger.
-const BATCH: usize = 3 << 10;
+const BATCH: usize = 32 << 10;
 /// Bytes of a piece of the state of a pool.
 pub(super) const PIECE: usize = 32 << 10;
 /// Bytes of entries about views and signals that a member may write at once, in a millisecond in the long run,

@@ -21,6 +21,7 @@ mod fault;
 pub mod fuzzing;
 mod journal;
 mod limits;
+mod memory_disk;
 mod names;
 mod operator;
 mod operator_link;
@@ -41,11 +42,12 @@ use std::time::Duration;
 use egret_net::fabric::{Fabric, OpenError, tcp::TcpFabric};
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Nic, NicOptions, Secret};
+pub(crate) use memory_disk::MemoryDisk;
 pub use operator::Operator;
 pub use operator_link::OperatorLink;
 pub use options::RegistryOptions;
 
-use self::journal::Journal;
+use self::journal::{Disk, Journal};
 use self::record::KeptState;
 use self::serve::RegistryServer;
 use self::state_dir::StateDir;
@@ -79,7 +81,7 @@ impl Registry {
         options.listen = dir.listen(&place)?;
         let nic = open_freed(&options.nic())?;
         dir.note_address(&place, nic.host())?;
-        Self::with_state(nic, options, Some(dir))
+        Self::with_state(nic, options, Some(Box::new(dir)))
     }
 
     /// Opens a registry over a nic, for instance of a simulated world: there somebody
@@ -90,16 +92,25 @@ impl Registry {
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, JoinError> {
         let dir = options.state.as_deref().map(StateDir::open).transpose()?;
-        Self::with_state(nic, options, dir)
+        Self::with_state(nic, options, dir.map(|dir| Box::new(dir) as Box<dyn Disk>))
+    }
+
+    /// Opens a registry over a nic of a simulated world, with its state on a disk there.
+    pub(crate) fn in_memory(
+        nic: Nic,
+        options: RegistryOptions,
+        disk: &MemoryDisk,
+    ) -> Result<Self, JoinError> {
+        Self::with_state(nic, options.state("memory".as_ref()), Some(disk.open()))
     }
 
     fn with_state(
         nic: Nic,
         options: RegistryOptions,
-        dir: Option<StateDir>,
+        disk: Option<Box<dyn Disk>>,
     ) -> Result<Self, JoinError> {
         let terms = options.clone().terms()?;
-        let kept = dir.map(|dir| Journal::open(Box::new(dir), &terms)).transpose()?;
+        let kept = disk.map(|disk| Journal::open(disk, &terms)).transpose()?;
         Self::serve(nic, options, kept)
     }
 
@@ -160,7 +171,16 @@ impl Registry {
     }
 
     /// Declares a member dead: the others get that event, and the node is fenced. Nothing happens if it is no
-    /// member.
+    /// member. The node is not probed; [`NodeHandle::suspect`](crate::node::NodeHandle::suspect) has a node probed.
+    ///
+    /// ```
+    /// let pool = egret_node::local::pool(2)?;
+    /// let node = pool[1].id();
+    /// pool.registry().declare_dead(node, "its machine is switched off");
+    /// let fate = pool[0].wait_fate(node, pool[0].deadline()).ok_or("it is a member")?;
+    /// assert_eq!(fate.why(), "its machine is switched off");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn declare_dead(&self, node: NodeId, why: &str) {
         self.server.change(|state, now| state.declare_member_dead(now, node, why));
     }
@@ -185,7 +205,8 @@ impl Registry {
         self.server.reports(deadline.into())
     }
 
-    /// The events of the pool, from the beginning.
+    /// The events of the pool, from the beginning. Those of a registry that was started again with its
+    /// [state](RegistryOptions::state) begin with [`Event::Resync`](crate::node::Event::Resync) in place of all before.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(Arc::clone(&self.server) as _)

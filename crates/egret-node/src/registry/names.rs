@@ -7,7 +7,9 @@ use egret_net::rt::Instant;
 use egret_stream::Wire;
 
 use super::fault::{Fault, planted};
-use super::limits::{BOUND_MAX, FORMER_NAMES_MAX, NAMES_MAX, WAITS_MAX};
+use super::limits::{
+    BOUND_MAX, FORMER_NAMES_MAX, NAME_BYTES_LEAST, NAME_BYTES_MAX, NAME_COST, NAMES_MAX, WAITS_MAX,
+};
 use super::state::Ticket;
 use crate::pool::wire::{NAME_MAX, RegistryAnswer};
 use crate::pool::{NodeId, RegistryRefusal};
@@ -20,11 +22,26 @@ pub(super) struct KeptNames {
     pub(super) last: BTreeMap<String, NodeId>,
     /// The order in which they lost it.
     lost: VecDeque<String>,
+    /// What the names of each node take.
+    of_nodes: BTreeMap<NodeId, NamesTaken>,
+    /// What all names take.
+    of_all: NamesTaken,
+}
+
+/// How many names are bound, and the bytes that they take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Wire)]
+struct NamesTaken {
+    names: usize,
+    bytes: usize,
 }
 
 /// Waits for names.
 #[derive(Debug)]
-pub(super) struct NameWaits<P>(BTreeMap<Ticket, NameWait<P>>);
+pub(super) struct NameWaits<P> {
+    all: BTreeMap<Ticket, NameWait<P>>,
+    /// When the time of each is over.
+    ends: BTreeSet<(Instant, Ticket)>,
+}
 
 #[derive(Debug)]
 struct NameWait<P> {
@@ -42,7 +59,22 @@ impl KeptNames {
     /// Binds a name.
     pub(super) fn bind(&mut self, owner: NodeId, name: String, bytes: Vec<u8>) {
         self.last.remove(&name);
+        self.drop_bound(&name);
+        let takes = taken_by(&name, &bytes);
+        for taken in [self.of_nodes.entry(owner).or_default(), &mut self.of_all] {
+            (taken.names, taken.bytes) = (taken.names + 1, taken.bytes + takes);
+        }
         self.bound.insert(name, (owner, bytes));
+    }
+
+    /// A name is not bound any more.
+    fn drop_bound(&mut self, name: &str) {
+        let Some((owner, bytes)) = self.bound.remove(name) else { return };
+        let takes = taken_by(name, &bytes);
+        for taken in self.of_nodes.get_mut(&owner).into_iter().chain([&mut self.of_all]) {
+            (taken.names, taken.bytes) = (taken.names - 1, taken.bytes - takes);
+        }
+        self.of_nodes.retain(|node, taken| *node != owner || taken.names > 0);
     }
 
     /// Whether a node may bind a name to these bytes.
@@ -60,17 +92,31 @@ impl KeptNames {
         if bytes.len() > BOUND_MAX {
             return large(format!("{name:?} stands for {} bytes", bytes.len()), BOUND_MAX);
         }
-        match self.bound.get(name) {
-            Some((other, _)) if !replace => Err(RegistryRefusal::NameTaken { owner: *other }),
-            Some((other, _)) if *other == owner => Ok(()),
-            _ => {
-                let own = self.bound.values().filter(|(of, _)| *of == owner).count();
-                if own < NAMES_MAX {
-                    return Ok(());
-                }
-                large(format!("{owner} has bound {own} names"), NAMES_MAX)
-            }
+        let before = self.bound.get(name);
+        if let Some((other, _)) = before.filter(|_| !replace) {
+            return Err(RegistryRefusal::NameTaken { owner: *other });
         }
+        // The bytes that the name is bound to now are given back.
+        let freed = before.map_or(0, |(_, bytes)| taken_by(name, bytes));
+        let is_own = before.is_some_and(|(other, _)| *other == owner);
+        let own = self.of_nodes.get(&owner).copied().unwrap_or_default();
+        if own.names >= NAMES_MAX && !is_own {
+            return large(format!("{owner} has bound {} names", own.names), NAMES_MAX);
+        }
+        let takes = taken_by(name, bytes);
+        let own_bytes = own.bytes + takes - if is_own { freed } else { 0 };
+        let all_bytes = self.of_all.bytes + takes - freed;
+        if own_bytes > NAME_BYTES_LEAST
+            && all_bytes > NAME_BYTES_MAX
+            && !planted(Fault::NamesUnlimited)
+        {
+            let what = format!(
+                "the names of {owner} would take {own_bytes} bytes, of which {NAME_BYTES_LEAST} are free to each \
+                 node, and those of all nodes {all_bytes}"
+            );
+            return large(what, NAME_BYTES_MAX);
+        }
+        Ok(())
     }
 
     /// Whether a node may take a name back now: the name is bound, and to these bytes if there are some.
@@ -89,7 +135,7 @@ impl KeptNames {
 
     /// The owner of a name takes it back.
     pub(super) fn release(&mut self, owner: NodeId, name: &str) {
-        self.bound.remove(name);
+        self.drop_bound(name);
         let own = self.last.values().filter(|of| **of == owner).count();
         if own < NAMES_MAX {
             self.remember(name.to_owned(), owner);
@@ -135,8 +181,10 @@ impl KeptNames {
     /// Removes the names of a node that is gone.
     pub(super) fn forget(&mut self, owner: NodeId) {
         let own: Vec<_> = self.of(owner).cloned().collect();
-        self.bound.retain(|_, (of, _)| *of != owner);
-        own.into_iter().for_each(|name| self.remember(name, owner));
+        for name in own {
+            self.drop_bound(&name);
+            self.remember(name, owner);
+        }
     }
 
     /// The names that are not bound, and were this node's before.
@@ -153,12 +201,12 @@ impl KeptNames {
 
 impl<P: Ord + Clone> NameWaits<P> {
     pub(super) const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { all: BTreeMap::new(), ends: BTreeSet::new() }
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Waits until a name is bound.
@@ -173,12 +221,13 @@ impl<P: Ord + Clone> NameWaits<P> {
         name: &str,
         until: Instant,
     ) -> Result<(), RegistryRefusal> {
-        let waits = self.0.values().filter(|wait| wait.from == *from).count();
+        let waits = self.all.values().filter(|wait| wait.from == *from).count();
         if waits >= WAITS_MAX {
             let what = format!("the node waits for {waits} names");
             return Err(RegistryRefusal::TooLarge { what, most: WAITS_MAX as u64 });
         }
-        self.0.insert(ticket, NameWait { from: from.clone(), name: name.to_owned(), until });
+        self.all.insert(ticket, NameWait { from: from.clone(), name: name.to_owned(), until });
+        self.ends.insert((until, ticket));
         Ok(())
     }
 
@@ -199,22 +248,73 @@ impl<P: Ord + Clone> NameWaits<P> {
 
     /// Ends the waits whose time is over; returns them, with the names.
     pub(super) fn late(&mut self, now: Instant) -> Vec<(Ticket, String)> {
-        self.take(|wait| wait.until <= now)
+        let late = self.ends.iter().take_while(|(until, _)| *until <= now);
+        let tickets: Vec<Ticket> = late.map(|(_, ticket)| *ticket).collect();
+        tickets.into_iter().filter_map(|ticket| self.remove(ticket)).collect()
     }
 
     fn take(&mut self, which: impl Fn(&NameWait<P>) -> bool) -> Vec<(Ticket, String)> {
-        let found = self.0.iter().filter(|(_, wait)| which(wait));
+        let found = self.all.iter().filter(|(_, wait)| which(wait));
         let tickets: Vec<Ticket> = found.map(|(ticket, _)| *ticket).collect();
-        let take = |ticket| self.0.remove(&ticket).map(|wait| (ticket, wait.name));
-        tickets.into_iter().filter_map(take).collect()
+        tickets.into_iter().filter_map(|ticket| self.remove(ticket)).collect()
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<(Ticket, String)> {
+        let wait = self.all.remove(&ticket)?;
+        self.ends.remove(&(wait.until, ticket));
+        Some((ticket, wait.name))
     }
 
     pub(super) fn next_event(&self) -> Option<Instant> {
-        self.0.values().map(|wait| wait.until).min()
+        self.ends.first().map(|(until, _)| *until)
     }
+}
+
+/// The bytes that a bound name takes.
+const fn taken_by(name: &str, bytes: &[u8]) -> usize {
+    name.len() + bytes.len() + NAME_COST
 }
 
 /// Whether a name is still bound to the bytes that it is taken back with.
 fn is_bound_to(bound: &[u8], bytes: &[u8]) -> bool {
     bound == bytes || planted(Fault::AnyUnbound)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    #[test]
+    pub(in crate::registry) fn names_of_all_have_a_limit_and_each_node_has_its_share() {
+        let (mut names, bytes) = (KeptNames::default(), vec![0; BOUND_MAX]);
+        let node = |rank| NodeId { rank, incarnation: 1 };
+        let is_full = |names: &KeptNames, owner, name: &str| {
+            let bound = names.may_bind(owner, name, &bytes, false);
+            matches!(bound, Err(RegistryRefusal::TooLarge { most, .. }) if most == NAME_BYTES_MAX as u64)
+        };
+        for rank in 0..20 {
+            for at in 0..NAMES_MAX {
+                let name = format!("{rank} {at}");
+                if is_full(&names, node(rank), &name) {
+                    break;
+                }
+                names.bind(node(rank), name, bytes.clone());
+            }
+        }
+        assert!(names.of_all.bytes > NAME_BYTES_MAX - (8 << 10));
+        assert!(names.of_all.bytes < NAME_BYTES_MAX + 20 * NAME_BYTES_LEAST);
+        // A node that has bound nothing has room all the same, and a name may have other bytes.
+        let own: Vec<_> = (0..5).map(|at| format!("last {at}")).collect();
+        for name in &own {
+            assert!(!is_full(&names, node(30), name));
+            names.bind(node(30), name.clone(), bytes.clone());
+        }
+        assert!(is_full(&names, node(30), "one more"));
+        assert_eq!(names.may_bind(node(30), &own[0], &bytes, true), Ok(()));
+        // What is given back can be had again.
+        (0..20).for_each(|rank| names.forget(node(rank)));
+        assert!(!is_full(&names, node(30), "one more"));
+        own.iter().for_each(|name| names.release(node(30), name));
+        assert_eq!((names.of_all, names.of_nodes.len()), (NamesTaken::default(), 0));
+    }
 }

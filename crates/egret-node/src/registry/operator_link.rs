@@ -85,13 +85,14 @@ impl Operator {
 }
 
 impl OperatorLink {
-    /// The size of a closed pool, or how many members an open one has at most at a time.
+    /// The size of a closed pool, or how many members an open one has at most at a time; [`ended`](Self::ended) has an
+    /// example.
     #[must_use]
     pub const fn size(&self) -> u32 {
         self.terms.size
     }
 
-    /// Whether the pool is open.
+    /// Whether the pool is open; [`ended`](Self::ended) has an example.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.terms.is_open
@@ -115,6 +116,24 @@ impl OperatorLink {
     /// Reports that the process of a rank has ended, as its launcher knows: if the rank has joined since this link was
     /// made first and is still a member, the member has died; if the rank never was a member, the others need not wait
     /// for it. In an open pool nothing happens, for a launcher does not know the ranks of its nodes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use egret_node::node::{Node, NodeError};
+    /// use egret_node::registry::{Operator, Registry, RegistryOptions};
+    ///
+    /// let (operator, soon) = (Operator::random(), Duration::from_secs(30));
+    /// let registry = Registry::open(RegistryOptions::new("pool", 2).operator(&operator))?;
+    /// let joined = Node::join(registry.config())?; // as rank 0
+    ///
+    /// let link = operator.connect("pool", registry.address(), soon)?;
+    /// assert_eq!((link.size(), link.is_open()), (2, false));
+    /// link.ended(1, "exit status: 127", soon)?; // it has never joined
+    /// let why = joined.wait_all(soon).unwrap_err();
+    /// assert!(matches!(why, NodeError::Gone { node, .. } if node.rank == 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///

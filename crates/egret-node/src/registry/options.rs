@@ -49,6 +49,19 @@ impl RegistryOptions {
     /// The registry of an open pool of this name, on loopback: nodes join and leave while the others work,
     /// and a node is known by its [`NodeId`](crate::node::NodeId) alone, whose rank is its number in the order
     /// of joining. There are at most 16,384 members at a time, or as many as [`size`](Self::size) says.
+    ///
+    /// ```
+    /// use egret_node::node::Node;
+    /// use egret_node::registry::{Registry, RegistryOptions};
+    ///
+    /// let registry = Registry::open(RegistryOptions::open("pool").secret("hush".into()))?;
+    /// let (first, second) = (Node::join(registry.config())?, Node::join(registry.config())?);
+    /// assert_eq!((first.rank(), second.rank()), (0, 1));
+    /// first.leave(second.deadline())?;
+    /// let third = Node::join(registry.config())?;
+    /// assert_eq!((third.rank(), third.size()), (2, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn open(pool: &str) -> Self {
         Self { is_open: true, ..Self::new(pool, OPEN_SIZE) }
@@ -107,7 +120,16 @@ impl RegistryOptions {
     }
 
     /// Waits so long for members after the registry was started again with its [state](Self::state), instead of 30
-    /// seconds, before it declares them dead.
+    /// seconds, before it declares them dead. Without a state this says nothing.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use egret_node::registry::{Registry, RegistryOptions};
+    ///
+    /// let options = RegistryOptions::open("pool").state("/var/lib/pool".as_ref());
+    /// let registry = Registry::open(options.resume_within(Duration::from_secs(120)))?;
+    /// # Ok::<(), egret_node::node::JoinError>(())
+    /// ```
     #[must_use]
     pub const fn resume_within(mut self, time: Duration) -> Self {
         self.resume = time;
@@ -137,7 +159,18 @@ impl RegistryOptions {
 
     /// Declares a node dead that has not answered a probe for so long, instead of 1.75 seconds. A node is probed
     /// when it has sent nothing for 0.75 seconds. A node that is busy answers all the same; one whose process is
-    /// stopped, by a debugger for instance, does not.
+    /// stopped, by a debugger for instance, does not. A node gives a registry up that has been silent for four times
+    /// as long as both together, ten seconds unless this says otherwise.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_node::registry::{Registry, RegistryOptions};
+    ///
+    /// let options = RegistryOptions::new("pool", 2).secret("hush".into());
+    /// let registry = Registry::open(options.patience(Duration::from_secs(60)))?; // for a debugger
+    /// println!("EGRET_REGISTRY={}", registry.address());
+    /// # Ok::<(), egret_node::node::JoinError>(())
+    /// ```
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

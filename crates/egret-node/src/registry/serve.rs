@@ -319,6 +319,10 @@ impl EventSource for RegistryServer {
         self.inner.lock().state.events.event(at)
     }
 
+    fn is_over(&self) -> bool {
+        self.links.core.state.with(|state| state.closed)
+    }
+
     fn links(&self) -> u32 {
         self.links.core.number
     }

@@ -53,6 +53,8 @@ pub(crate) struct RegistryState<P> {
     operator: Option<PublicKey>,
     /// When [`tick`](Self::tick) was last called.
     looked: Option<Instant>,
+    /// When the first of the members is due to be probed or declared dead, as of then.
+    due: Option<Instant>,
     out: Vec<PendingAnswer>,
     /// Links that have become those of members, and links that are not any more.
     moved: Vec<(P, bool)>,
@@ -136,6 +138,11 @@ impl PoolTerms {
         quiet >= self.patience && !planted(Fault::Deaf)
     }
 
+    /// For how long a node may be quiet until the registry does something about that.
+    fn quiet_of(&self, seat: &MemberLink, silent: Duration) -> Duration {
+        if seat.follow.is_some() { silent } else { self.patience }
+    }
+
     /// For how long a node of so many may be quiet before it is probed: the probes of large pools take their time.
     fn silent_of(&self, members: usize) -> Duration {
         self.silent.max(PROBE * u32::try_from(members).unwrap_or(u32::MAX))
@@ -161,6 +168,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             reports: ReportRound::default(),
             operator: None,
             looked: None,
+            due: None,
             out: Vec::new(),
             moved: Vec::new(),
         }
@@ -309,7 +317,8 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Report { number, bytes } => {
                 self.reports.take(id, number, bytes);
-                Some(RegistryAnswer::Done)
+                self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
+                None
             }
             RegistryQuestion::Bind { name, bytes, replace } => {
                 Some(self.bind(id, name, bytes, replace))
@@ -349,14 +358,19 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Suspect { node } => {
                 self.suspect(now, node);
-                Some(RegistryAnswer::Done)
+                self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
+                None
             }
             RegistryQuestion::Names { prefix, after } => {
                 Some(self.kept.names.list(&prefix, after.as_deref()))
             }
             RegistryQuestion::Free { name } => Some(self.unbind(id, name, None)),
-            // No question of a member.
-            _ => None,
+            // No questions of a member.
+            RegistryQuestion::Join(_)
+            | RegistryQuestion::Resume { .. }
+            | RegistryQuestion::Operate { .. }
+            | RegistryQuestion::DeclareDead { .. }
+            | RegistryQuestion::Ended { .. } => None,
         }
     }
 
@@ -398,7 +412,7 @@ impl<P: Ord + Clone> RegistryState<P> {
                     self.process_ended(now, rank, &why);
                 }
             }
-            _ => {}
+            _ => return RegistryAnswer::Refused(RegistryRefusal::Unreadable),
         }
         RegistryAnswer::Done
     }
@@ -593,6 +607,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         let seat =
             MemberLink { id, gone: None, since: now, follow: None, allowance, snapshot: None };
         self.seats.insert(from.clone(), seat);
+        self.due.get_or_insert(now + self.terms.silent.min(self.terms.patience));
         self.moved.push((from.clone(), true));
     }
 
@@ -800,7 +815,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             if self.waits_for_state(from, next) {
                 return;
             }
-            let answer = match self.piece_for(from, next) {
+            let answer = match self.next_piece(from) {
                 Some(piece) => piece,
                 None => self.entries_from(next, id).0,
             };
@@ -821,37 +836,42 @@ impl<P: Ord + Clone> RegistryState<P> {
         next < self.kept.log.first() || is_short()
     }
 
-    /// Whether a member waits until the state that it is to be sent is on disk.
-    fn waits_for_state(&self, from: &P, next: u64) -> bool {
-        let is_begun = |seat: &MemberLink| seat.snapshot.is_some();
-        let log = &self.kept.log;
-        self.unwritten.lasting(log.next()) < log.next()
-            && !self.seats.get(from).is_some_and(is_begun)
-            && self.is_far_behind(next)
+    /// Whether a member is sent the state of the pool, and waits until that state is on disk. The state is of the
+    /// moment when the member was first seen to be far behind: however fast entries come, it is on disk soon.
+    fn waits_for_state(&mut self, from: &P, next: u64) -> bool {
+        let lasting = self.unwritten.lasting(self.kept.log.next());
+        let begun = self.seats.get(from).and_then(|seat| seat.snapshot.as_ref());
+        if let Some((state, _)) = begun.filter(|(state, _)| next < state.next) {
+            return lasting < state.next;
+        }
+        let state = self.is_far_behind(next).then(|| self.state_behind(next));
+        let waits = state.as_ref().is_some_and(|state| lasting < state.next);
+        if let Some(seat) = self.seats.get_mut(from) {
+            seat.snapshot = state.map(|state| (state, 0));
+        }
+        waits
     }
 
-    /// A piece of the state of the pool, for a member that is far behind.
-    fn piece_for(&mut self, from: &P, next: u64) -> Option<RegistryAnswer> {
-        let is_far_behind = self.is_far_behind(next);
-        let seat = self.seats.get_mut(from)?;
-        let (state, sent) = match seat.snapshot.take().filter(|(state, _)| next < state.next) {
-            Some(begun) => begun,
-            None if is_far_behind => {
-                let is_usable = |state: &&Arc<PoolSnapshot>| {
-                    state.next >= self.kept.log.first()
-                        && state.next > next
-                        && self.kept.log.next() - state.next < FOLLOWED
-                };
-                let state = self.snapshot.as_ref().filter(is_usable).cloned();
-                let state = state.unwrap_or_else(|| {
-                    let state = self.kept.pool.snapshot();
-                    Arc::new(PoolSnapshot { next: state.next(), bytes: state.to_bytes() })
-                });
-                self.snapshot = Some(Arc::clone(&state));
-                (state, 0)
-            }
-            None => return None,
+    /// The state of the pool behind this entry, for members that are far behind.
+    fn state_behind(&mut self, next: u64) -> Arc<PoolSnapshot> {
+        let is_usable = |state: &&Arc<PoolSnapshot>| {
+            state.next >= self.kept.log.first()
+                && state.next > next
+                && self.kept.log.next() - state.next < FOLLOWED
         };
+        let state = self.snapshot.as_ref().filter(is_usable).cloned();
+        let state = state.unwrap_or_else(|| {
+            let state = self.kept.pool.snapshot();
+            Arc::new(PoolSnapshot { next: state.next(), bytes: state.to_bytes() })
+        });
+        self.snapshot = Some(Arc::clone(&state));
+        state
+    }
+
+    /// The next piece of the state that a member is sent, if it is sent one.
+    fn next_piece(&mut self, from: &P) -> Option<RegistryAnswer> {
+        let seat = self.seats.get_mut(from)?;
+        let (state, sent) = seat.snapshot.take()?;
         let end = state.bytes.len().min(sent + limits::PIECE);
         let (offset, total) = (sent as u64, state.bytes.len() as u64);
         let bytes = state.bytes[sent..end].to_vec();
@@ -980,6 +1000,8 @@ impl<P: Ord + Clone> RegistryState<P> {
             let why = format!("it has not answered for {:?}", self.terms.patience);
             self.declare_dead(id, why);
         }
+        let here = self.seats.values().filter(|seat| seat.gone.is_none());
+        self.due = here.map(|seat| seat.since + self.terms.quiet_of(seat, silent)).min();
         self.give_up_absent(now);
         for (ticket, name) in self.waits.late(now) {
             let answer = self.kept.names.not_bound(&name);
@@ -1019,13 +1041,11 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// When [`tick`](Self::tick) has something to do. It is to be called every
     /// [`LOOK`] at least.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let (silent, patience) = (self.terms.silent_of(self.seats.len()), self.terms.patience);
-        let here = self.seats.values().filter(|seat| seat.gone.is_none());
-        let first =
-            here.map(|seat| seat.since + if seat.follow.is_some() { silent } else { patience });
-        // Nodes that are due at about the same time are looked at together.
-        let due = first.min().map(|due| match self.looked {
-            Some(looked) => due.clamp(looked + LOOK_LEAST, looked + LOOK),
+        // Nodes that are due at about the same time are looked at together. What has happened since the last look is
+        // due later than the next one.
+        let least = self.terms.silent.min(self.terms.patience).clamp(LOOK_LEAST, LOOK);
+        let due = self.due.map(|due| match self.looked {
+            Some(looked) => due.clamp(looked + LOOK_LEAST, looked + least),
             None => due,
         });
         let resume = self.terms.resume.unwrap_or_default();
@@ -1120,20 +1140,19 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         let lasting = self.unwritten.lasting(self.kept.log.next());
         self.told = (lasting, Some(now));
-        let is_due = |seat: &MemberLink| seat.follow.is_some_and(|(_, next)| next < lasting);
-        let waiting = self.seats.iter().filter(|(from, seat)| {
-            let waits = |(_, next)| !self.waits_for_state(from, next);
-            is_due(seat) && seat.follow.is_some_and(waits)
+        let due = self.seats.iter().filter_map(|(from, seat)| {
+            seat.follow.filter(|(_, next)| *next < lasting).map(|(_, next)| (from.clone(), next))
         });
-        let waiting: Vec<P> = waiting.map(|(from, _)| from.clone()).collect();
+        let mut waiting: Vec<(P, u64)> = due.collect();
+        waiting.retain(|(from, next)| !self.waits_for_state(from, *next));
         // Most of them wait for the same entry.
         let mut same: BTreeMap<u64, Arc<RegistryAnswer>> = BTreeMap::new();
-        for from in waiting {
+        for (from, next) in waiting {
             let Some(seat) = self.seats.get_mut(&from) else { continue };
-            let Some((ticket, next)) = seat.follow.take() else { continue };
+            let Some((ticket, _)) = seat.follow.take() else { continue };
             let node = seat.id;
             seat.since = now;
-            if let Some(piece) = self.piece_for(&from, next) {
+            if let Some(piece) = self.next_piece(&from) {
                 self.answer_now(ticket, Some(Arc::new(piece)));
                 continue;
             }

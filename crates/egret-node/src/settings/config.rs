@@ -166,6 +166,15 @@ impl Config {
     /// How long a registry that [keeps its state](crate::registry::RegistryOptions::state) may be out of reach, as while
     /// it is started again, before the node gives it up ([`Event::RegistryLost`](crate::node::Event::RegistryLost)).
     /// Other registries are lost with their link.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use egret_node::node::{Config, Node};
+    ///
+    /// // The operator may take ten minutes to start the registry again; `Deadline::UntilDead` is for ever.
+    /// let node = Node::join(Config::from_env()?.registry_grace(Duration::from_secs(600)))?;
+    /// # Ok::<(), egret_node::node::JoinError>(())
+    /// ```
     pub fn registry_grace(self, grace: impl Into<Deadline>) -> Self {
         self.with_time(SettingKey::RegistryGrace, grace.into())
     }

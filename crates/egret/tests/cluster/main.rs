@@ -198,6 +198,133 @@ fn lives(node: &Node) -> egret::node::NodeId {
     joined[3]
 }
 
+/// The members of a pool whose registry is started again find it by themselves, and lose nothing.
+#[test]
+fn a_registry_that_crashes_and_starts_again_is_found_by_its_nodes() {
+    let seconds = Duration::from_secs;
+    let cluster = Cluster::new(8, 4).crash_registry(seconds(5)).restart_registry(seconds(9));
+    let run = cluster.run(move |node| {
+        let _kept = node.export(Sums).expect("an object");
+        let winner = node.elect("chief", minutes(1)).expect("a winner");
+        if winner == node.id() {
+            node.bind("kept", b"for ever").expect("a name");
+        }
+        work(seconds(6));
+        // Without a registry, and with it again.
+        let bound = node.wait_bound("kept", minutes(1)).expect("a name");
+        assert!(rt::now() - rt::Instant::default() >= seconds(9), "{:?}", rt::now());
+        assert_eq!(
+            (bound.owner, node.elected("chief").map(|(winner, _)| winner)),
+            (winner, Some(winner))
+        );
+        let events = std::iter::from_fn({
+            let mut events = node.events();
+            move || events.try_next()
+        });
+        let joined = events.filter(|event| matches!(event, Event::Joined(_))).count();
+        node.leave(minutes(1)).expect("to leave");
+        joined
+    });
+    assert_eq!(run.results, [Some(4); 4]);
+}
+
+#[test]
+fn a_registry_that_crashes_for_good_is_lost() {
+    let run = Cluster::new(9, 2).crash_registry(Duration::from_secs(5)).run(|node| {
+        let mut events = node.events();
+        loop {
+            if let Event::RegistryLost { .. } = events.wait_next(minutes(5)).expect("an event") {
+                return rt::now() - rt::Instant::default();
+            }
+        }
+    });
+    let lost = run.results.into_iter().map(|at| at.expect("it returns"));
+    assert!(
+        lost.clone().all(|at| at > Duration::from_secs(5) && at < Duration::from_secs(40)),
+        "{lost:?}"
+    );
+}
+
+/// A node that was declared dead while it had no link to the registry is told so when it has one.
+#[test]
+fn a_node_that_comes_back_too_late_to_a_registry_is_told_that_it_is_dead() {
+    let seconds = Duration::from_secs;
+    let cluster = Cluster::new(12, 2).crash_registry(seconds(5)).restart_registry(seconds(6));
+    let cluster = cluster.config(|config| config.registry_grace(Deadline::UntilDead));
+    let cluster = cluster.network(move |sim| {
+        sim.at(seconds(4), |sim| sim.partition(&["registry"], &["n1"]));
+        sim.at(seconds(60), |sim| sim.reconnect(&["registry"], &["n1"]));
+    });
+    let run = cluster.run(move |node| {
+        if node.rank() == 0 {
+            return wait_death(&node).0.rank.to_string();
+        }
+        let mut events = node.events();
+        let why = loop {
+            if let Event::RegistryLost { why } = events.wait_next(minutes(5)).expect("an event") {
+                break why;
+            }
+        };
+        assert!(node.fenced().is_some() && node.own_fate().is_some(), "{:?}", node.own_fate());
+        assert!(node.wait_terminated(Deadline::UntilDead).is_err());
+        why
+    });
+    assert_eq!(run.results[0].as_deref(), Some("1"));
+    let why = run.results[1].as_deref().expect("it returns");
+    assert!(why.contains("declared this node dead") && why.contains("come back"), "{why}");
+}
+
+/// A question whose answer has come, and was not taken, is not asked again.
+#[test]
+fn an_answer_that_came_before_the_registry_crashed_counts() {
+    let seconds = Duration::from_secs;
+    let cluster = Cluster::new(10, 2).crash_registry(seconds(60)).restart_registry(seconds(61));
+    let run = cluster.run(move |node| {
+        let name = format!("name {}", node.rank());
+        let asked = node.begin().bind(&name, b"once");
+        // The registry forgets which questions it has carried out before so many others.
+        for _ in 0..520 {
+            node.enter("view").expect("in");
+            node.exit("view").expect("out");
+        }
+        work(seconds(70));
+        node.wait_bound(&name, minutes(1)).expect("the name");
+        let bound = node.wait_on(asked, minutes(1)).expect("an answer");
+        bound.map_err(|why| why.to_string())
+    });
+    assert_eq!(run.results, [Some(Ok(())), Some(Ok(()))]);
+}
+
+#[test]
+fn events_are_told_to_a_function_in_their_order() {
+    let run = Cluster::new(11, 5).crash(4, Duration::from_secs(3)).run(|node| {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tells = Arc::clone(&told);
+        // What the function waits for does not hold up the node.
+        let calls = node.events().call_each(move |event| {
+            rt::sleep(Duration::from_millis(500));
+            tells.lock().unwrap().push(format!("{event:?}"));
+        });
+        let calls = calls.expect("a thread");
+        node.enter("view").expect("in");
+        rt::sleep(Duration::from_secs(20));
+        drop(calls);
+        let before = told.lock().unwrap().clone();
+        node.exit("view").expect("out");
+        rt::sleep(Duration::from_secs(5));
+        let after = told.lock().unwrap().clone();
+        let mut events = node.events();
+        let all: Vec<_> =
+            std::iter::from_fn(|| events.try_next()).map(|it| format!("{it:?}")).collect();
+        (before == after && all.starts_with(&before), before.len())
+    });
+    // Five joins, five who enter, an election, a death and its place in the view.
+    let [.., crashed] = &run.results[..] else { panic!() };
+    assert!(crashed.is_none());
+    let told = run.results[..4].iter().flatten();
+    assert!(told.clone().all(|(same, count)| *same && *count >= 13), "{:?}", run.results);
+}
+
 #[test]
 fn a_partition_delays_a_call_until_it_heals() {
     let run = Cluster::new(9, 2).partition([0], [1], seconds(2), seconds(5)).run(|node| {

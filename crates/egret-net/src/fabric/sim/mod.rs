@@ -233,8 +233,8 @@ impl SimFabric {
         });
     }
 
-    /// The rules of all links between nodes of two sites, both ways, or of one; a link with rules of its own keeps
-    /// them. [`put_into_site`](Self::put_into_site) has an example.
+    /// The rules of all links between nodes of two sites, both ways, or within one site if both names are the same; a
+    /// link with rules of its own keeps them. [`put_into_site`](Self::put_into_site) has an example.
     pub fn sites(&self, one: &str, other: &str) -> Rule<'_> {
         Rule { fabric: self, scope: RuleScope::Sites(one.to_owned(), other.to_owned()) }
     }
@@ -275,7 +275,25 @@ impl SimFabric {
         }
     }
 
-    /// The [cuts](Self::cut) between two sides end, both ways.
+    /// The [cuts](Self::cut) between two sides end, both ways; those to other nodes stay, where [`heal`](Self::heal)
+    /// ends all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_net::fabric::sim::Sim;
+    /// use egret_net::rt::Deadline;
+    /// use egret_net::vi::{Address, ViOptions};
+    ///
+    /// let sim = Sim::new(1);
+    /// let (a, b) = (sim.nic("a"), sim.nic("b"));
+    /// let (listener, to) = (b.listen("echo", 0, &ViOptions::default())?, Address::new("b", "echo", 0));
+    /// sim.partition(&["a"], &["b"]);
+    /// sim.at(Duration::from_secs(2), |sim| sim.reconnect(&["a"], &["b"]));
+    /// let connecting = a.connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+    /// let _both = (listener.wait_accept(Deadline::DEFAULT)?, a.block_on(connecting)?);
+    /// assert!(sim.elapsed() >= Duration::from_secs(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reconnect(&self, one: &[&str], other: &[&str]) {
         self.with(|world| {
             for (a, b) in one.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {

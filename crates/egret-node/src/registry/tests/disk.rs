@@ -8,17 +8,17 @@ use egret_net::rt;
 use egret_net::sync::Mutex;
 
 use super::super::journal::{Disk, DiskFile};
+use super::super::memory_disk::MemoryDisk;
 
-/// The disk of one registry after the other.
+/// The disk of one registry after the other, which may be full, and tear what is written.
 #[derive(Clone, Default)]
-pub(super) struct TrialDisk(Arc<Mutex<DiskState>>);
+pub(super) struct TrialDisk {
+    memory: MemoryDisk,
+    state: Arc<Mutex<DiskState>>,
+}
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct DiskState {
-    log: Vec<u8>,
-    snapshot: Vec<u8>,
-    /// The registry that may write: those before are dead.
-    owner: u64,
     /// Whether nothing more can be written.
     is_full: bool,
     /// Whether the registry dies in the middle of what it writes next, and whether that has happened.
@@ -27,87 +27,77 @@ struct DiskState {
 }
 
 /// The disk as one registry has it.
-struct OwnedDisk {
-    disk: TrialDisk,
-    owner: u64,
+struct FaultyDisk {
+    memory: Box<dyn Disk>,
+    state: Arc<Mutex<DiskState>>,
 }
 
 impl TrialDisk {
     /// The disk for another registry; the one before writes nothing any more.
     pub(super) fn open(&self) -> Box<dyn Disk> {
-        self.take();
-        let mut state = self.0.lock();
-        (state.is_full, state.tears, state.is_torn) = (false, false, false);
-        Box::new(OwnedDisk { disk: self.clone(), owner: state.owner })
+        *self.state.lock() = DiskState::default();
+        Box::new(FaultyDisk { memory: self.memory.open(), state: Arc::clone(&self.state) })
     }
 
     /// No registry writes anything from now on.
     pub(super) fn take(&self) {
-        self.0.lock().owner += 1;
+        self.memory.take();
     }
 
     pub(super) fn set_full(&self, is_full: bool) {
-        self.0.lock().is_full = is_full;
+        self.state.lock().is_full = is_full;
     }
 
     /// What is written next is torn.
     pub(super) fn tear(&self) {
-        self.0.lock().tears = true;
+        self.state.lock().tears = true;
     }
 
     /// Whether the registry is to die now: what it wrote last is torn.
     pub(super) fn is_torn(&self) -> bool {
-        self.0.lock().is_torn
+        self.state.lock().is_torn
     }
 }
 
-impl DiskState {
+impl FaultyDisk {
     /// Writes a part of what was to be written, and sometimes a file of the right length whose rest is empty.
-    fn write_torn(&mut self, at: usize, bytes: &[u8]) {
+    fn append_torn(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let part = usize::try_from(rt::random() % bytes.len().max(1) as u64).unwrap();
-        self.log.truncate(at);
-        self.log.extend(&bytes[..part]);
+        let mut torn = bytes[..part].to_vec();
         if rt::random().is_multiple_of(2) {
-            self.log.resize(at + bytes.len(), 0);
+            torn.resize(bytes.len(), 0);
         }
+        self.memory.append(at, &torn)
     }
 }
 
-impl Disk for OwnedDisk {
+impl Disk for FaultyDisk {
     fn read(&mut self, file: DiskFile) -> io::Result<Vec<u8>> {
-        let state = self.disk.0.lock();
-        Ok(match file {
-            DiskFile::Log => state.log.clone(),
-            DiskFile::Snapshot => state.snapshot.clone(),
-        })
+        self.memory.read(file)
     }
 
     fn append(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
-        let at = usize::try_from(at).unwrap();
-        let mut state = self.disk.0.lock();
-        if state.owner != self.owner || state.is_torn {
+        let DiskState { is_full, tears, is_torn } = *self.state.lock();
+        if is_torn {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        if state.is_full || state.tears {
-            state.is_torn = state.tears;
-            state.write_torn(at, bytes);
+        if is_full || tears {
+            self.append_torn(at, bytes)?;
+            self.state.lock().is_torn = tears;
             return Err(io::ErrorKind::StorageFull.into());
         }
-        state.log.truncate(at);
-        state.log.extend(bytes);
-        Ok(())
+        self.memory.append(at, bytes)
     }
 
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.disk.0.lock();
-        if state.owner != self.owner || state.is_full || state.is_torn {
+        let DiskState { is_full, is_torn, .. } = *self.state.lock();
+        if is_full || is_torn {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        state.snapshot = bytes.to_vec();
-        Ok(())
+        self.memory.replace(bytes)
     }
 
     fn path(&self, file: DiskFile) -> PathBuf {
-        format!("{file:?} in memory").into()
+        self.memory.path(file)
     }
 }

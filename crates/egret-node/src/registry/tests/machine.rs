@@ -21,15 +21,20 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(size: u32) -> Self {
-        Self::of(size, false)
+        Self::of(size, false, None)
     }
 
     /// The registry of an open pool.
     pub(super) fn open(size: u32) -> Self {
-        Self::of(size, true)
+        Self::of(size, true, None)
     }
 
-    fn of(size: u32, is_open: bool) -> Self {
+    /// The registry of an open pool that keeps its state: records are on disk when the test says so.
+    pub(super) fn lasting(size: u32) -> Self {
+        Self::of(size, true, Some(Duration::from_secs(30)))
+    }
+
+    fn of(size: u32, is_open: bool, resume: Option<Duration>) -> Self {
         let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
         let state = RegistryState::new(PoolTerms {
             pool: "p".into(),
@@ -37,7 +42,7 @@ impl Desk {
             is_open,
             silent,
             patience,
-            resume: None,
+            resume,
         });
         Self { state, now: Instant::default(), tickets: 0, said: BTreeMap::new() }
     }
@@ -61,6 +66,13 @@ impl Desk {
     pub(super) fn ask(&mut self, from: u32, ask: RegistryQuestion) -> RegistryAnswer {
         let ticket = self.asks(from, ask);
         self.said.remove(&ticket).flatten().expect("an answer at once")
+    }
+
+    /// The records below this number are on disk.
+    pub(super) fn written(&mut self, records: u64) {
+        drop(self.state.take_records());
+        self.state.written(self.now, records);
+        self.hear();
     }
 
     /// Time passes as it does for a registry that runs.

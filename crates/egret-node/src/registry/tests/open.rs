@@ -77,6 +77,35 @@ fn a_state_comes_in_pieces_while_the_pool_changes() {
     assert_eq!(snapshot(&mut desk, 3, 0).members(), state.members());
 }
 
+/// The state that a member is sent is on disk, whatever is written behind it.
+#[test]
+fn a_member_far_behind_gets_the_state_while_entries_come_faster_than_they_are_written() {
+    let mut desk = Desk::lasting(10);
+    for from in [1, 2] {
+        desk.asks(from, RegistryQuestion::Join(joining()));
+    }
+    for _ in 0..100 {
+        desk.asks(2, enter("here"));
+        desk.asks(2, RegistryQuestion::Exit { view: "here".into() });
+    }
+    desk.written(desk.state.kept.records());
+    desk.asks(2, enter("first"));
+    let follows = desk.asks(1, RegistryQuestion::Follow { next: 0 });
+    for view in 0..5 {
+        let before = desk.state.kept.records();
+        desk.asks(2, enter(&format!("view {view}")));
+        desk.passes(TOGETHER);
+        desk.written(before);
+    }
+    let sent = desk.said.remove(&follows).flatten();
+    let Some(RegistryAnswer::Snapshot { offset: 0, total, bytes }) = sent else {
+        panic!("{sent:?} instead of the state")
+    };
+    assert_eq!(bytes.len() as u64, total);
+    let state = PoolState::from_bytes(&bytes).expect("a sound state");
+    assert!(state.view("first").is_some() && state.view("view 4").is_none());
+}
+
 /// A node believes no state and no entry that a registry cannot have.
 #[test]
 fn states_that_cannot_be_are_refused() {

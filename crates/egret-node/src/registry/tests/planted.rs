@@ -1,6 +1,7 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
 use super::super::fault::{Fault, caught};
+use super::super::names;
 use super::seeds::{try_restarts, try_seeds};
 use super::{keys, machine, open};
 use crate::pool::fault as pool;
@@ -84,6 +85,12 @@ fn a_registry_that_takes_one_for_another_is_found() {
     assert!(caught(Fault::KeyReused, keys::a_key_that_had_a_life_has_no_other));
     assert!(caught(Fault::AnyOperator, keys::only_the_operator_declares_nodes_dead));
     assert!(caught(Fault::HostShared, keys::a_join_at_the_host_of_a_member_is_refused));
+}
+
+#[test]
+fn a_registry_whose_names_have_no_limit_is_found() {
+    let test = names::tests::names_of_all_have_a_limit_and_each_node_has_its_share;
+    assert!(caught(Fault::NamesUnlimited, test));
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub(super) fn run(sim: &Sim) -> [usize; 4] {
 /// Runs one whose registry is killed and started again; how many joined, left, died, names that were found, starts of
 /// the registry, and promises that were kept.
 pub(super) fn run_with_restarts(sim: &Sim) -> [usize; 6] {
-    run_trial(Trial::new(sim, true), 80)
+    run_trial(Trial::new(sim, true), 120)
 }
 
 fn run_trial(mut trial: Trial<'_>, turns: usize) -> [usize; 6] {
