@@ -88,11 +88,9 @@ fn top_says_which_job_it_does_not_find() {
 fn top_ends_with_its_job() {
     let mut job = stuck("never");
     job.expect_lines(2, "here ");
+    let number = job.launcher();
     let mut command = Command::new(EGRET);
-    command
-        .args(["top", &job.launcher().to_string()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(["top", &number.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut top = command.spawn().expect("egret top");
     let mut lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
     let mut pictures = 0;
@@ -101,7 +99,6 @@ fn top_ends_with_its_job() {
         pictures += usize::from(line.starts_with("job "));
     }
     job.signal(Signal::TERM);
-    let number = job.launcher();
     assert_ne!(code(&job.end()), 0);
     lines.for_each(|line| drop(line.expect("text")));
     let output = top.wait_with_output().expect("its end");
