@@ -35,6 +35,8 @@ struct TableState {
     desk: Option<Arc<RegistryDesk>>,
     /// Whether questions are asked again over the next link.
     stays: bool,
+    /// Whether there is no next link.
+    is_closed: bool,
     last: u64,
     all: BTreeMap<u64, Question>,
 }
@@ -56,6 +58,9 @@ impl QuestionTable {
     pub(super) fn open(&self, desk: Arc<RegistryDesk>, stays: bool) {
         under(|| {
             let mut table = self.0.lock();
+            if table.is_closed {
+                return;
+            }
             (table.desk, table.stays) = (Some(desk), stays);
             table.send();
         });
@@ -75,7 +80,7 @@ impl QuestionTable {
     pub(super) fn close(&self) {
         under(|| {
             let mut table = self.0.lock();
-            table.stays = false;
+            (table.stays, table.is_closed) = (false, true);
             table.all.retain(|_, question| !question.is_owed);
             // Without a call no answer can come any more.
             table.all.retain(|_, question| question.call.is_some() || question.answer.is_some());
@@ -149,7 +154,7 @@ impl QuestionTable {
                     None => true,
                     // It is asked again over the next link.
                     Some(Err(why)) if is_of_lost_link(&why) => {
-                        question.call = None;
+                        (question.call, question.is_sent) = (None, false);
                         true
                     }
                     Some(_) => false,

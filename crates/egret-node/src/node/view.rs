@@ -107,8 +107,10 @@ impl PoolWatch {
             let mut view = self.view.lock();
             (view.own, view.state) = (Some(following.own), state);
         }
-        self.questions.open(Arc::new(desk), following.is_kept);
+        // First: the link may end at once.
+        let is_kept = following.is_kept;
         _ = self.following.set(following);
+        self.questions.open(Arc::new(desk), is_kept);
         self.ask_on();
     }
 
@@ -206,7 +208,7 @@ impl PoolWatch {
 
     /// Requests the events after those that are known.
     fn ask_on(self: &Arc<Self>) {
-        let Some(desk) = self.questions.desk() else { return };
+        let Some(desk) = self.questions.desk().filter(|_| self.is_told()) else { return };
         let ask = RegistryQuestion::Follow { next: self.next() }.to_bytes();
         match desk.follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
@@ -215,13 +217,22 @@ impl PoolWatch {
         }
     }
 
+    /// Whether events follow: the registry is not lost.
+    fn is_told(&self) -> bool {
+        self.view.lock().lost.is_none()
+    }
+
     fn told(self: &Arc<Self>, request: &Request<'_>) {
+        if !self.is_told() {
+            return;
+        }
         match RegistryAnswer::from_bytes(request.bytes()) {
             Some(RegistryAnswer::Events { first, entries }) => {
                 // Before the program sees a member, which it may call at once.
-                let joined = entries.iter().filter_map(LogEntry::joined);
-                self.allow(joined);
-                let is_repeated = first < self.next();
+                let known =
+                    usize::try_from(self.next().saturating_sub(first)).unwrap_or(usize::MAX);
+                self.allow(entries.iter().skip(known).filter_map(LogEntry::joined));
+                let is_repeated = known > 0;
                 self.learn(|view| view.learn(first, &entries), is_repeated);
             }
             Some(RegistryAnswer::Snapshot { offset, total, bytes }) => {
@@ -229,6 +240,8 @@ impl PoolWatch {
                 let collected = self.view.lock().collect(offset, total, &bytes);
                 match collected {
                     Ok(None) => {}
+                    // A node that has asked twice is answered twice.
+                    Ok(Some(state)) if state.next() <= self.next() => return,
                     Ok(Some(state)) => {
                         self.allow(state.members().values());
                         return self.learn(|view| view.learn_whole(state), false);

@@ -203,6 +203,13 @@ fn frame_of(salt: u64, body: &RecordFrame) -> io::Result<Vec<u8>> {
     Ok([&len.to_le_bytes()[..], &checksum(salt, &bytes).to_le_bytes(), &bytes].concat())
 }
 
+/// The length of the body of a frame at the beginning of these bytes, if it may be there.
+fn len_of(bytes: &[u8]) -> Option<usize> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+    (len <= rest.len()).then_some(len)
+}
+
 /// The body of the frame at the beginning of these bytes, if it is whole.
 fn body_of(salt: u64, bytes: &[u8]) -> Option<&[u8]> {
     let (len, rest) = bytes.split_first_chunk()?;
@@ -239,7 +246,13 @@ fn replay(log: &[u8], salt: u64, state: &mut KeptState) -> Result<usize, String>
         at += HEAD + body.len();
     }
     // A frame is written when the one before is on disk: no whole frame follows one that was torn.
-    match (at + 1..log.len()).find(|next| body_of(salt, &log[*next..]).is_some()) {
+    let mut looked = 0;
+    let is_whole = |next: &usize| {
+        // The bytes may look like many heads.
+        looked += len_of(&log[*next..]).unwrap_or(0);
+        looked <= LOOKED_PER_BYTE * (log.len() - at) && body_of(salt, &log[*next..]).is_some()
+    };
+    match (at + 1..log.len()).find(is_whole) {
         Some(next) => Err(format!(
             "the frame at byte {at} is damaged, and a whole one follows at byte {next}: what the registry has promised \
              is not all there"
@@ -256,6 +269,8 @@ impl fmt::Debug for Journal {
 
 /// What a snapshot begins with.
 const MAGIC: &[u8; 8] = b"egretst2";
+/// Bytes behind a torn frame that are looked through for a whole one, for each byte there.
+const LOOKED_PER_BYTE: usize = 64;
 /// Bytes of the head of a frame.
 const HEAD: usize = 8;
 /// Bytes of a log that a snapshot is due for.

@@ -1,6 +1,6 @@
 //! Names that are bound, and waits for names.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use egret_net::rt::Instant;
@@ -18,21 +18,24 @@ use crate::pool::{NodeId, RegistryRefusal};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Wire)]
 pub(super) struct KeptNames {
     pub(super) bound: BTreeMap<String, (NodeId, Vec<u8>)>,
-    /// The last owner of each name that is not bound now.
-    pub(super) last: BTreeMap<String, NodeId>,
-    /// The order in which they lost it.
-    lost: VecDeque<String>,
+    /// The last owner of each name that is not bound now, and the number of its loss.
+    pub(super) last: BTreeMap<String, (NodeId, u64)>,
+    /// These names by that number.
+    lost: BTreeMap<u64, String>,
+    /// How often names were lost.
+    losses: u64,
     /// What the names of each node take.
     of_nodes: BTreeMap<NodeId, NamesTaken>,
     /// What all names take.
     of_all: NamesTaken,
 }
 
-/// How many names are bound, and the bytes that they take.
+/// How many names are bound, the bytes that they take, and how many were bound before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Wire)]
 struct NamesTaken {
     names: usize,
     bytes: usize,
+    former: usize,
 }
 
 /// Waits for names.
@@ -58,7 +61,7 @@ impl KeptNames {
 
     /// Binds a name.
     pub(super) fn bind(&mut self, owner: NodeId, name: String, bytes: Vec<u8>) {
-        self.last.remove(&name);
+        self.drop_former(&name);
         self.drop_bound(&name);
         let takes = taken_by(&name, &bytes);
         for taken in [self.of_nodes.entry(owner).or_default(), &mut self.of_all] {
@@ -74,7 +77,28 @@ impl KeptNames {
         for taken in self.of_nodes.get_mut(&owner).into_iter().chain([&mut self.of_all]) {
             (taken.names, taken.bytes) = (taken.names - 1, taken.bytes - takes);
         }
-        self.of_nodes.retain(|node, taken| *node != owner || taken.names > 0);
+        self.drop_unused(owner);
+    }
+
+    /// The last owner of a name is not known any more.
+    fn drop_former(&mut self, name: &str) {
+        let Some((owner, number)) = self.last.remove(name) else { return };
+        self.lost.remove(&number);
+        if let Some(taken) = self.of_nodes.get_mut(&owner) {
+            taken.former -= 1;
+        }
+        self.drop_unused(owner);
+    }
+
+    fn drop_unused(&mut self, owner: NodeId) {
+        if self.of_nodes.get(&owner) == Some(&NamesTaken::default()) {
+            self.of_nodes.remove(&owner);
+        }
+    }
+
+    /// The last owner of a name that is not bound, if it is known.
+    pub(super) fn last_owner(&self, name: &str) -> Option<NodeId> {
+        self.last.get(name).map(|(owner, _)| *owner)
     }
 
     /// Whether a node may bind a name to these bytes.
@@ -136,7 +160,7 @@ impl KeptNames {
     /// The owner of a name takes it back.
     pub(super) fn release(&mut self, owner: NodeId, name: &str) {
         self.drop_bound(name);
-        let own = self.last.values().filter(|of| **of == owner).count();
+        let own = self.of_nodes.get(&owner).map_or(0, |taken| taken.former);
         if own < NAMES_MAX {
             self.remember(name.to_owned(), owner);
         }
@@ -144,12 +168,14 @@ impl KeptNames {
 
     /// Notes the last owner of a name.
     fn remember(&mut self, name: String, owner: NodeId) {
-        self.last.insert(name.clone(), owner);
-        self.lost.push_back(name);
+        self.losses += 1;
+        self.last.insert(name.clone(), (owner, self.losses));
+        self.lost.insert(self.losses, name);
+        self.of_nodes.entry(owner).or_default().former += 1;
         if self.lost.len() > FORMER_NAMES_MAX
-            && let Some(oldest) = self.lost.pop_front()
+            && let Some((_, oldest)) = self.lost.pop_first()
         {
-            self.last.remove(&oldest);
+            self.drop_former(&oldest);
         }
     }
 
@@ -168,9 +194,8 @@ impl KeptNames {
 
     /// The answer for a name that is not bound, after its wait has ended.
     pub(super) fn not_bound(&self, name: &str) -> RegistryAnswer {
-        self.last
-            .get(name)
-            .map_or(RegistryAnswer::NotBound, |owner| RegistryAnswer::Withdrawn { owner: *owner })
+        let owner = self.last_owner(name);
+        owner.map_or(RegistryAnswer::NotBound, |owner| RegistryAnswer::Withdrawn { owner })
     }
 
     /// The names that a node has bound.
@@ -189,13 +214,15 @@ impl KeptNames {
 
     /// The names that are not bound, and were this node's before.
     pub(super) fn had(&self, owner: NodeId) -> BTreeSet<String> {
-        let had = self.last.iter().filter(|(_, of)| **of == owner);
+        let had = self.last.iter().filter(|(_, (of, _))| *of == owner);
         had.map(|(name, _)| name.clone()).collect()
     }
 
     /// A rank has another life, which may bind the names of the one before.
     pub(super) fn begin_anew(&mut self, rank: u32) {
-        self.last.retain(|_, of| of.rank != rank);
+        let of_rank = self.last.iter().filter(|(_, (of, _))| of.rank == rank);
+        let names: Vec<_> = of_rank.map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.drop_former(name));
     }
 }
 
@@ -315,6 +342,33 @@ pub(super) mod tests {
         (0..20).for_each(|rank| names.forget(node(rank)));
         assert!(!is_full(&names, node(30), "one more"));
         own.iter().for_each(|name| names.release(node(30), name));
-        assert_eq!((names.of_all, names.of_nodes.len()), (NamesTaken::default(), 0));
+        assert_eq!(names.of_all, NamesTaken::default());
+        for name in own {
+            names.bind(node(31), name.clone(), Vec::new());
+            names.drop_bound(&name);
+        }
+        assert!(!names.of_nodes.contains_key(&node(30)) && !names.of_nodes.contains_key(&node(31)));
+    }
+
+    /// A node that binds and frees one name for ever has the others' former names forgotten no sooner.
+    #[test]
+    fn names_that_are_bound_again_take_no_place_among_the_former_ones() {
+        let mut names = KeptNames::default();
+        let node = |rank| NodeId { rank, incarnation: 1 };
+        names.bind(node(1), "first".into(), Vec::new());
+        names.forget(node(1));
+        for _ in 0..=FORMER_NAMES_MAX {
+            names.bind(node(2), "again".into(), Vec::new());
+            names.release(node(2), "again");
+        }
+        assert_eq!(names.last_owner("first"), Some(node(1)));
+        assert_eq!((names.lost.len(), names.last.len()), (2, 2));
+        for at in 0..FORMER_NAMES_MAX {
+            let name = format!("name {at}");
+            names.bind(node(at as u32 + 3), name.clone(), Vec::new());
+            names.release(node(at as u32 + 3), &name);
+        }
+        assert_eq!((names.last_owner("first"), names.last.len()), (None, FORMER_NAMES_MAX));
+        assert_eq!(names.of_nodes.len(), FORMER_NAMES_MAX);
     }
 }

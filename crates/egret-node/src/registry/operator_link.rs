@@ -153,19 +153,19 @@ impl OperatorLink {
         let until = deadline.until();
         loop {
             let left = until.map_or(deadline, |until| Deadline::In(until.since(rt::now())));
-            let mut registry = self.registry.lock();
-            let answer = match registry.take() {
+            // A thread that finds none here asks over a mapping of its own.
+            let known = self.registry.lock().take();
+            let answer = match known {
                 Some(known) => Ok(known),
                 None => self.map(left).map(|(found, _)| found),
             };
             let answer = answer.and_then(|known| {
                 let answer = ask(&known, question, left);
                 if !matches!(answer, Err(NodeError::NoAnswer(_))) {
-                    *registry = Some(known);
+                    *self.registry.lock() = Some(known);
                 }
                 answer
             });
-            drop(registry);
             match answer {
                 Ok(RegistryAnswer::Done) => return Ok(()),
                 Ok(_) => return Err(NodeError::OtherAnswer),

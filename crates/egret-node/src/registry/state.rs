@@ -7,7 +7,7 @@
 //! those to be written. An answer that rests on a record, and the entries of the log, leave when
 //! [`written`](RegistryState::written) says that the record is on disk.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,6 +100,9 @@ pub(super) struct MemberLink {
     allowance: ChangeAllowance,
     /// The state that is sent to the node in pieces, and how much of it was sent.
     snapshot: Option<(Arc<PoolSnapshot>, usize)>,
+    /// The node was sent entries or a state below this number, and how often it may have such again.
+    sent: u64,
+    repeats: ChangeAllowance,
 }
 
 /// The state of the pool as it is sent to members that are far behind.
@@ -119,6 +122,15 @@ impl MemberLink {
             Some(Departure::Left) => Err(RegistryRefusal::NotMember),
             Some(Departure::Died { why }) => Err(RegistryRefusal::Fenced { why: why.clone() }),
         }
+    }
+
+    /// Whether the node may be sent what comes from this entry on. What it was sent before it is sent again at times, as
+    /// the answers that a node does not take are kept here.
+    fn may_be_sent(&mut self, now: Instant, next: u64) -> bool {
+        let goes_on = self.snapshot.as_ref().is_some_and(|(_, sent)| *sent > 0);
+        let may = goes_on || next >= self.sent || self.repeats.take(now, limits::PIECE).is_ok();
+        self.sent = self.sent.max(next + 1);
+        may
     }
 
     /// Whether the node dies when the link ends.
@@ -546,7 +558,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if self.kept.names.bound.contains_key(name) || self.may_grow() || planted(Fault::InVain) {
             return None;
         }
-        let gone = self.kept.names.last.get(name).and_then(|owner| self.owner_gone(name, *owner));
+        let gone = self.kept.names.last_owner(name).and_then(|owner| self.owner_gone(name, owner));
         let nobody = || RegistryAnswer::NobodyLeft { name: name.to_owned() };
         gone.or_else(|| (self.alone() == Some(id)).then(nobody))
     }
@@ -604,8 +616,10 @@ impl<P: Ord + Clone> RegistryState<P> {
     /// A link is that of a member from now on.
     fn seat_member(&mut self, now: Instant, from: &P, id: NodeId) {
         let allowance = ChangeAllowance::new(now);
+        let repeats = ChangeAllowance::new(now);
+        let (gone, follow, snapshot) = (None, None, None);
         let seat =
-            MemberLink { id, gone: None, since: now, follow: None, allowance, snapshot: None };
+            MemberLink { id, gone, since: now, follow, allowance, snapshot, sent: 0, repeats };
         self.seats.insert(from.clone(), seat);
         self.due.get_or_insert(now + self.terms.silent.min(self.terms.patience));
         self.moved.push((from.clone(), true));
@@ -767,6 +781,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             return;
         };
         seat.since = now;
+        seat.snapshot.take_if(|(state, _)| state.next <= *next);
         let before = seat.follow.replace((ticket, *next));
         before.into_iter().for_each(|(before, _)| self.answer_now(before, None));
         if self.ask_report(now, from) {
@@ -815,14 +830,16 @@ impl<P: Ord + Clone> RegistryState<P> {
             if self.waits_for_state(from, next) {
                 return;
             }
+            let may_be_sent = self.seats.get_mut(from).is_some_and(|seat| {
+                (seat.follow, seat.since) = (None, now);
+                seat.may_be_sent(now, next)
+            });
             let answer = match self.next_piece(from) {
+                _ if !may_be_sent => return self.answer_now(ticket, None),
                 Some(piece) => piece,
                 None => self.entries_from(next, id).0,
             };
             self.answer_now(ticket, Some(Arc::new(answer)));
-            if let Some(seat) = self.seats.get_mut(from) {
-                (seat.follow, seat.since) = (None, now);
-            }
         }
     }
 
@@ -831,7 +848,7 @@ impl<P: Ord + Clone> RegistryState<P> {
     fn is_far_behind(&self, next: u64) -> bool {
         let is_short = || {
             let behind = self.kept.log.next() - next;
-            self.terms.is_open && behind > FOLLOWED.max(2 * self.kept.pool.weight())
+            self.terms.is_open && behind > FOLLOWED && behind > 2 * self.kept.pool.weight()
         };
         next < self.kept.log.first() || is_short()
     }
@@ -865,7 +882,18 @@ impl<P: Ord + Clone> RegistryState<P> {
             Arc::new(PoolSnapshot { next: state.next(), bytes: state.to_bytes() })
         });
         self.snapshot = Some(Arc::clone(&state));
+        self.forget_old_states();
         state
+    }
+
+    /// Keeps the newest states of those that members are sent: a member that has a part of an older one starts over.
+    fn forget_old_states(&mut self) {
+        let sent = self.seats.values().filter_map(|seat| seat.snapshot.as_ref());
+        let sent: BTreeSet<u64> = sent.map(|(state, _)| state.next).collect();
+        let Some(oldest) = sent.iter().rev().nth(STATES_MAX - 1).copied() else { return };
+        for seat in self.seats.values_mut() {
+            seat.snapshot.take_if(|(state, _)| state.next < oldest);
+        }
     }
 
     /// The next piece of the state that a member is sent, if it is sent one.
@@ -1152,6 +1180,10 @@ impl<P: Ord + Clone> RegistryState<P> {
             let Some((ticket, _)) = seat.follow.take() else { continue };
             let node = seat.id;
             seat.since = now;
+            if !seat.may_be_sent(now, next) {
+                self.answer_now(ticket, None);
+                continue;
+            }
             if let Some(piece) = self.next_piece(&from) {
                 self.answer_now(ticket, Some(Arc::new(piece)));
                 continue;
@@ -1201,6 +1233,8 @@ const LOOK_LEAST: Duration = Duration::from_millis(50);
 const PROBE: Duration = Duration::from_micros(500);
 /// How many times as long as a node the registry may be silent.
 const HEARD: u32 = 4;
+/// States of different moments that members are sent at a time.
+const STATES_MAX: usize = 8;
 /// Entries by which a member of an open pool may be behind, and is still sent entries.
 const FOLLOWED: u64 = 64;
 /// How long after it has shown that it lives a member may be suspected.

@@ -1,19 +1,22 @@
 //! A registry has room for as many nodes as its pool has.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
-use egret_net::rt;
+use egret_net::rt::{self, Instant};
 use egret_net::vi::Nic;
 
+use super::super::state::RegistryState;
 use super::super::{Registry, RegistryOptions, budget};
+use super::machine::joining;
 use crate::LinksOptions;
 use crate::flow::FlowTerms;
 use crate::node::Node;
-use crate::pool::wire::SIZE_MAX;
+use crate::pool::wire::{RegistryAnswer, RegistryQuestion, SIZE_MAX};
 use crate::pool::{JoinError, RegistryRefusal};
 use crate::settings::config::Config;
 
@@ -70,6 +73,49 @@ fn done<F: Future + Unpin>(
         }
         nic.wait(seen, Some(rt::now() + Duration::from_millis(1)));
     }
+}
+
+/// Ten thousand nodes join an open pool within a few milliseconds, and each learns of all. Without links: as many nodes take
+/// more memory than a machine has, for each keeps all members.
+#[test]
+fn ten_thousand_nodes_join_and_each_is_told_of_all() {
+    const NODES: u32 = 10_000;
+    let terms = RegistryOptions::open("p").terms().unwrap();
+    let mut state = RegistryState::new(terms);
+    let (mut now, mut joined, mut messages) = (Instant::default(), 0, 0_u64);
+    // The node of each ticket, and the entries that it knows.
+    let (mut tickets, mut knows) = (BTreeMap::new(), BTreeMap::new());
+    let mut ticket = 0;
+    while knows.len() < NODES as usize || knows.values().any(|next| *next < u64::from(NODES)) {
+        now = now + Duration::from_micros(500);
+        let mut questions: Vec<(u32, RegistryQuestion)> = Vec::new();
+        for _ in 0..2000.min(NODES - joined) {
+            questions.push((joined, RegistryQuestion::Join(joining())));
+            joined += 1;
+        }
+        state.tick(now);
+        for (ticket, answer) in state.take_out() {
+            let (node, answer): (u32, _) = (tickets.remove(&ticket).unwrap(), answer.unwrap());
+            messages += 1;
+            match &*answer {
+                RegistryAnswer::Welcome { .. } => _ = knows.insert(node, 0),
+                RegistryAnswer::Events { first, entries } => {
+                    assert_eq!(knows.insert(node, first + entries.len() as u64), Some(*first));
+                }
+                other => panic!("{other:?}"),
+            }
+            questions.push((node, RegistryQuestion::Follow { next: knows[&node] }));
+        }
+        for (node, question) in questions {
+            (ticket, messages) = (ticket + 1, messages + 1);
+            tickets.insert(ticket, node);
+            state.ask(now, (&node, None), ticket, question);
+        }
+        assert!(now - Instant::default() < Duration::from_secs(60), "{joined} nodes have joined");
+    }
+    let c = messages as f64 / (f64::from(NODES) * f64::from(NODES).log2());
+    println!("{messages} messages, c = {c:.2}, after {:?}", now - Instant::default());
+    assert!(c < 8.0, "{c}");
 }
 
 #[test]
