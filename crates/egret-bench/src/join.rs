@@ -75,7 +75,10 @@ fn see_all(node: &Node, all: usize) -> (Duration, u64) {
         }
     }
     let registry = node.report().peers.into_iter().filter(|peer| peer.fabric == "registry");
-    (rt::now() - rt::Instant::default(), registry.map(|peer| peer.sent + peer.received).sum())
+    (
+        rt::now() - rt::Instant::default(),
+        registry.map(|peer| peer.count.sent + peer.count.received).sum(),
+    )
 }
 
 /// The same run has the same figures, so it is done once.

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use egret_apps::{AppError, pmm, sor};
 
 use crate::run::{self, Job, Options};
+use crate::system::own_program;
 
 /// Run one of the applications that come with egret.
 ///
@@ -55,7 +56,7 @@ impl<A: clap::Args> One<A> {
         let processes = self.processes.map_or_else(cores, Ok)?;
         // The processes read the same line, and know by their environment what they are.
         let args = std::env::args_os().skip(1).collect();
-        let program = run::own_program().into_os_string();
+        let program = own_program().into_os_string();
         run::launch(&Job { processes, options: self.launch, program, args })
     }
 }

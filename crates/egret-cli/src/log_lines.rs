@@ -14,7 +14,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::run::tell;
+use crate::system::tell;
 
 /// The lines of this process; to be [ended](Self::end).
 pub(crate) struct LogLines {

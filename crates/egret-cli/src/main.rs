@@ -4,9 +4,11 @@
 mod app;
 mod info;
 mod log_lines;
+mod monitor;
 mod registry;
 mod run;
 mod secret;
+mod system;
 mod top;
 
 use std::io::{self, Write};

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,9 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::log_lines;
-use crate::run::{Signals, ends, seconds_or_none, setting, wait_for};
+use crate::monitor::{self, MonitorKind};
+use crate::run::{Signals, ends, seconds, seconds_or_none, setting};
+use crate::system::wait_for;
 
 /// Run the registry of a pool in a process of its own.
 ///
@@ -46,6 +49,10 @@ pub(crate) struct RegistryArgs {
     /// After a restart, wait so many seconds for the members before they are declared dead
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds_or_none, requires = "state")]
     resume: Duration,
+    /// Declare a node dead that has not answered for so many seconds, instead of 1.75: more for nodes that a debugger
+    /// stops
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    patience: Option<Duration>,
 }
 
 /// What the registry proves, and where nodes find the secret.
@@ -79,6 +86,8 @@ fn serve(args: &RegistryArgs, signals: &Signals) -> Result<()> {
     }
     let secret = PoolSecret::find(args, &pool)?;
     let registry = Registry::open(args.options(&pool, &secret)).context("opening the registry")?;
+    let registry = Arc::new(registry);
+    monitor::start(&registry, MonitorKind::Registry, &pool);
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", args.described(&pool, &registry, &secret))?;
     out.flush()?;
@@ -105,6 +114,10 @@ impl RegistryArgs {
             None => RegistryOptions::open(pool),
         };
         let options = options.listen(&self.listen).resume_within(self.resume);
+        let options = match self.patience {
+            Some(patience) => options.patience(patience),
+            None => options,
+        };
         let options = match &secret.operator {
             Some(operator) => options.operator(operator),
             None => options.secret(secret.secret.clone()),

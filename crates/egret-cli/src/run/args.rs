@@ -52,6 +52,10 @@ pub(crate) struct Options {
     /// Join the pool of a registry that runs already, as of `egret registry`, instead of one of this job
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) registry: Option<String>,
+    /// Declare a node dead that has not answered for this many seconds, instead of 1.75: more for nodes that a debugger
+    /// stops
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "registry")]
+    pub(crate) patience: Option<Duration>,
     /// Begin each line of output with the rank it comes from, as `[2] `
     #[arg(long)]
     pub(crate) tag_output: bool,
@@ -121,6 +125,8 @@ impl Options {
         let timeout = self.timeout.map(|time| OsString::from(time.as_secs_f64().to_string()));
         args.extend(timeout.map(|time| option("--timeout=", &time)));
         args.push(format!("--grace={}", self.grace.as_secs_f64()).into());
+        let patience = self.patience.map(|time| OsString::from(time.as_secs_f64().to_string()));
+        args.extend(patience.map(|time| option("--patience=", &time)));
         args.extend(self.trust.map(|trust| option("--trust=", &word(&trust))));
         let registry = self.registry.as_ref();
         args.extend(registry.map(|address| option("--registry=", OsStr::new(address))));
@@ -151,10 +157,11 @@ pub(crate) fn processes(text: &str) -> Result<NonZeroU32, String> {
     Ok(count)
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| "a number of seconds above 0, as 90 or 0.5".to_owned())
+    let time = time.filter(|time| !time.is_zero() && *time <= SECONDS_MAX);
+    time.ok_or_else(|| "a number of seconds above 0 and up to a billion, as 90 or 0.5".to_owned())
 }
 
 pub(crate) fn seconds_or_none(text: &str) -> Result<Duration, String> {
@@ -164,6 +171,9 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<Duration, String> {
 
 /// Each takes a process slot, two pipes and a place in the registry.
 const PROCESSES_MAX: u32 = 4096;
+
+/// More than a program runs: moments beyond that need not be counted.
+const SECONDS_MAX: Duration = Duration::from_secs(1_000_000_000);
 
 const HELP: &str = "\
 Examples:
@@ -186,6 +196,8 @@ The processes get, besides the environment of egret run:
   EGRET_REGISTRY    where the registry listens
   EGRET_SECRET_FD   a pipe with the secret by which they prove to the registry and each
                     other that they belong together; the first program that joins empties it
+  EGRET_LOCATION    where the process is: its core (--bind-to core) and this host, unless
+                    you have said it
   EGRET_FABRICS, EGRET_TRUST
                     what --fabric and --trust say
 Node::join(Config::from_env()?) reads them. Rank 0 reads the standard input of
@@ -230,7 +242,7 @@ mod tests {
         let binary = OsString::from_vec(vec![b'-', 0xff, b' ']);
         let mut words: Vec<OsString> =
             "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --open --bind-to core \
-             --trust cooperating prog -n 7 -- --help"
+             --trust cooperating --patience 30.5 prog -n 7 -- --help"
                 .split_whitespace()
                 .map(OsString::from)
                 .collect();
@@ -239,6 +251,7 @@ mod tests {
         assert_eq!(said.processes.get(), 3);
         assert_eq!(said.options.timeout, Some(Duration::from_millis(250)));
         assert_eq!(said.options.grace, Duration::ZERO);
+        assert_eq!(said.options.patience, Some(Duration::from_millis(30_500)));
         assert!(said.options.open);
         assert_eq!(said.program, "prog");
         assert_eq!(
@@ -273,6 +286,11 @@ mod tests {
             "run -n 1 --timeout 1e300 a",
             "run -n 1 --grace -1 a",
             "run -n 1 --grace long a",
+            "run -n 1 --patience 0 a",
+            "run -n 1 --patience -1 a",
+            "run -n 1 --patience 1e-20 a",
+            "run -n 1 --patience 2e9 a",
+            "run -n 1 --patience 5 --registry 127.0.0.1:7411 a",
             "run -n 1 --bind-to socket a",
             "run -n 1 --trust all a",
             "run -n 1 -x =v a",

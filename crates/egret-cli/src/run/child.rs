@@ -11,7 +11,8 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, set_parent_process_death_signal, setrlimit,
 };
 
-use super::{cores, signals, system};
+use super::{cores, signals};
+use crate::system;
 
 /// The first moments of a process of a job.
 #[derive(Debug, clap::Args)]

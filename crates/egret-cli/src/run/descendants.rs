@@ -19,7 +19,7 @@ use rustix::process::{
 
 use super::fault::{Fault, planted};
 use super::status::Status;
-use super::system::wait_for;
+use crate::system::wait_for;
 
 /// One descendant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use egret::node::settings::start_with_secret;
+use egret::node::settings::{Origin, Settings, start_with_secret};
 use egret::rt;
+use egret::topology::Location;
 use zeroize::Zeroizing;
 
 use super::args::{Job, word};
@@ -55,6 +56,8 @@ pub(crate) struct Environment {
     pub(crate) registry: String,
     /// Wiped with this, when all processes have been started.
     pub(crate) secret: Zeroizing<String>,
+    /// Where the processes are but for their cores, unless the settings say it.
+    location: Option<Location>,
 }
 
 impl fmt::Debug for Environment {
@@ -67,18 +70,28 @@ impl fmt::Debug for Environment {
 impl Environment {
     /// Of the job with this name; where its registry is will be known.
     pub(crate) fn new(job: String) -> Self {
-        Self { pool: job.clone(), job, registry: String::new(), secret: Zeroizing::default() }
+        let (registry, secret) = (String::new(), Zeroizing::default());
+        Self { pool: job.clone(), job, registry, secret, location: here() }
     }
 
     /// Starts `command` as the process `rank` of `job`. The secret goes in a pipe that this
     /// process alone inherits.
-    pub(crate) fn start(&self, command: &mut Command, job: &Job, rank: u32) -> io::Result<Child> {
-        self.give(command, job, rank);
+    /// `place` is the rank, and the core that the process is bound to, if it is.
+    pub(crate) fn start(
+        &self,
+        command: &mut Command,
+        job: &Job,
+        place: (u32, Option<usize>),
+    ) -> io::Result<Child> {
+        self.give(command, job, place);
         start_with_secret(command, self.secret.as_bytes())
     }
 
     /// What is no secret.
-    fn give(&self, command: &mut Command, job: &Job, rank: u32) {
+    fn give(&self, command: &mut Command, job: &Job, (rank, core): (u32, Option<usize>)) {
+        if let Some(host) = &self.location {
+            command.env(LOCATION, located(host, core).to_string());
+        }
         let (rank, size) = (rank.to_string(), job.processes.to_string());
         command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.pool);
         command.env("EGRET_REGISTRY", &self.registry);
@@ -105,6 +118,34 @@ impl Environment {
             }
         }
     }
+}
+
+/// Where the processes of this machine are, as far as this one knows: nothing if the user has said it.
+fn here() -> Option<Location> {
+    let report = Settings::report().ok()?;
+    let setting = report.settings.into_iter().find(|setting| setting.variable == LOCATION)?;
+    let is_users = match setting.origin {
+        Origin::Default => false,
+        // Without the variable it is what Slurm says.
+        Origin::Environment => std::env::var_os(LOCATION).is_some(),
+        _ => true,
+    };
+    if is_users {
+        return None;
+    }
+    let mut here: Location = setting.value.unwrap_or_default().parse().ok()?;
+    if here.host.is_empty() {
+        let system = rustix::system::uname();
+        here = format!("@{}", system.nodename().to_str().ok()?.replace('@', "_")).parse().ok()?;
+    }
+    Some(here)
+}
+
+/// The location of a process: the cores of one that is bound to none it finds out by itself.
+fn located(host: &Location, core: Option<usize>) -> Location {
+    let mut location = host.clone();
+    location.core = core.map(|core| core.to_string()).unwrap_or_default();
+    location
 }
 
 /// Takes from `command` what an outer job told this process about its secret.
@@ -153,5 +194,19 @@ const OURS: [&str; 10] = [
     "EGRET_SIZE",
     "EGRET_TERMINAL",
 ];
+/// Where a process is.
+const LOCATION: &str = "EGRET_LOCATION";
 /// Variables that give a secret.
 const SECRETS: [&str; 3] = ["EGRET_SECRET", "EGRET_SECRET_FD", "EGRET_SECRET_FILE"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_has_the_core_of_a_process_that_is_bound_to_one() {
+        let host: Location = "@tux1@s0.s4@blue".parse().unwrap();
+        assert_eq!(located(&host, Some(3)).to_string(), "3@tux1@s0.s4@blue");
+        assert_eq!(located(&host, None).to_string(), "@tux1@s0.s4@blue");
+    }
+}

@@ -18,8 +18,8 @@ use super::environment;
 use super::launcher;
 use super::signals::Signals;
 use super::status::Status;
-use super::system::{own_program, tell, wait_for};
 use super::terminal::{self, Terminal};
+use crate::system::{own_program, tell, wait_for};
 
 /// Starts the launcher of `job`, waits for its end, and leaves nothing behind.
 pub(crate) fn watch(job: &Job) -> Result<u8> {

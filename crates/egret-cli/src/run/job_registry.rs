@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::args::Job;
 use super::environment::Environment;
-use super::system::tell;
+use crate::system::tell;
 
 /// The registry of a job.
 #[derive(Debug)]
@@ -80,6 +80,10 @@ fn open_own(job: &Job, environment: &mut Environment) -> Result<Registry> {
         RegistryOptions::open(&environment.pool)
     } else {
         RegistryOptions::new(&environment.pool, job.processes.get())
+    };
+    let options = match job.options.patience {
+        Some(patience) => options.patience(patience),
+        None => options,
     };
     let registry =
         Registry::open(options.secret(Secret::random())).context("opening the registry")?;

@@ -24,8 +24,9 @@ use super::ranks::Ranks;
 use super::signals::{self, Signals};
 use super::status::Status;
 use super::supervise::{Action, Supervisor, SupervisorEvent};
-use super::system::{own_program, tell, wait_for};
-use super::{child, cores, monitor, terminal};
+use super::{child, cores, terminal};
+use crate::monitor::{self, MonitorKind};
+use crate::system::{own_program, wait_for};
 
 /// The process of `egret run` that starts the others.
 #[derive(Debug, clap::Args)]
@@ -56,14 +57,16 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let registry = JobRegistry::open(&job, &mut environment)?;
     // If one cannot be started, the guard ends those that were.
     let mut children = start(&job, &environment)?;
+    let pool = environment.pool.clone();
     // With it the last copy of the secret's text in this process.
     drop(environment);
-    if let JobRegistry::Own(registry) = &registry {
-        // The job runs without it as well.
-        if let Err(why) = monitor::start(registry, getpid()) {
-            tell(&format!("`egret top` will not find this job: {why:#}"));
+    let _guest = match &registry {
+        JobRegistry::Own(registry) => {
+            monitor::start(registry, MonitorKind::Job, &pool);
+            None
         }
-    }
+        JobRegistry::Other(_) => monitor::note_guest(&pool),
+    };
     terminal::leave_stdin();
     let launcher = Launcher {
         guard: args.guard,
@@ -102,7 +105,9 @@ fn start(job: &Job, environment: &Environment) -> Result<Vec<Child>> {
         command.arg(&job.program).args(&job.args).process_group(0);
         command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        environment.start(&mut command, job, rank).with_context(|| format!("starting rank {rank}"))
+        environment
+            .start(&mut command, job, (rank, core(rank)))
+            .with_context(|| format!("starting rank {rank}"))
     };
     (0..job.processes.get()).map(one).collect()
 }

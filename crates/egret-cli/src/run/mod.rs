@@ -26,7 +26,6 @@ mod guard;
 mod job_registry;
 mod launcher;
 mod lines;
-pub(crate) mod monitor;
 mod output;
 mod program;
 mod ranks;
@@ -34,21 +33,21 @@ mod signals;
 mod sink;
 mod status;
 mod supervise;
-mod system;
 mod terminal;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-pub(crate) use args::{Job, Options, RunArgs, processes, seconds_or_none};
+use crate::system::tell;
+
+pub(crate) use args::{Job, Options, RunArgs, processes, seconds, seconds_or_none};
 pub(crate) use child::{ChildArgs, become_program};
 pub(crate) use cores::in_turn as cores_in_turn;
 pub(crate) use environment::in_job;
 pub(crate) use job_registry::setting;
 pub(crate) use launcher::{LauncherArgs, serve};
 pub(crate) use signals::{Signals, ends};
-pub(crate) use system::{own_program, tell, wait_for};
 
 /// Runs the program of the command line.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {

@@ -18,7 +18,7 @@ use rustix::stdio::{stderr, stdout};
 
 use super::lines::LineBuffer;
 use super::sink::{OutputSink, StreamId, Unbuffered, are_same};
-use super::system::{line, wait_for};
+use crate::system::{line, wait_for};
 
 /// The processes' output under way; ends by [`Output::finish`].
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::fstat;
 
-use super::system::wait_for;
+use crate::system::wait_for;
 
 /// Which stream something came from.
 pub(crate) type StreamId = usize;

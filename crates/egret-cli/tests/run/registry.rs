@@ -15,7 +15,8 @@ use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::dir::Dir;
-use crate::job::{EGRET, Job, code, text, wait_some};
+use crate::job::{EGRET, Job, code, kill, text, wait_some};
+use crate::nodes::own;
 
 /// Prints a line for the other end of the job.
 macro_rules! say {
@@ -74,9 +75,13 @@ impl Drop for RegistryProcess {
 }
 
 fn registry(dir: &Dir, nodes: u32) -> Command {
+    registry_of("lasting", dir, nodes)
+}
+
+fn registry_of(pool: &str, dir: &Dir, nodes: u32) -> Command {
     let mut command = Command::new(EGRET);
     let nodes = nodes.to_string();
-    command.args(["registry", "-n", &nodes, "--pool", "lasting", "--state", &dir.path("state")]);
+    command.args(["registry", "-n", &nodes, "--pool", pool, "--state", &dir.path("state")]);
     command.env_remove("EGRET_SECRET").env_remove("EGRET_SECRET_FILE");
     command.stdout(Stdio::piped()).stderr(Stdio::inherit());
     command
@@ -101,6 +106,23 @@ fn job(registry: &RegistryProcess, nodes: u32, role: &str, variables: &[&str]) -
     command.env("EGRET_SECRET_FILE", registry.setting("EGRET_SECRET_FILE"));
     command.env("EGRET_POOL", registry.setting("EGRET_POOL"));
     Job::start_as(command)
+}
+
+/// Starts two nodes in the pool of `registry` that wait for each other's names.
+fn stuck(registry: &RegistryProcess) -> Job {
+    let mut command = Command::new(EGRET);
+    command.args(["run", "-n", "2", "--registry", &registry.setting("EGRET_REGISTRY")]);
+    command.args(["-x", "EGRET_TEST_ROLE=still", &*own(), "--exact", "nodes::program"]);
+    command.args(["--nocapture", "--test-threads=1", "-q"]);
+    command.env("EGRET_SECRET_FILE", registry.setting("EGRET_SECRET_FILE"));
+    command.env("EGRET_POOL", registry.setting("EGRET_POOL"));
+    Job::start_as(command)
+}
+
+/// What `egret top` says of a job or pool, and its exit code.
+fn top(name: &str) -> (i32, String) {
+    let output = Command::new(EGRET).args(["top", "--once", name]).output().expect("egret top");
+    (code(&output), said(&output))
 }
 
 /// What the processes of those jobs do. As a test of its own it is nobody's process.
@@ -334,6 +356,103 @@ fn a_directory_is_used_by_one_registry_of_one_pool() {
     fs::write(&snapshot, bytes).expect("to write");
     let why = refused(registry(&dir, 2));
     assert!(why.contains("snapshot: it is damaged"), "{why}");
+}
+
+#[test]
+fn top_finds_a_pool_by_its_name_its_registry_and_the_job_in_it() {
+    let dir = Dir::new("registry-top");
+    let pool = format!("seen-{}", std::process::id());
+    let registry = RegistryProcess::start_as(registry_of(&pool, &dir, 2));
+    let number = registry.child.id().to_string();
+    let (found, text) = top(&pool);
+    assert_eq!(found, 0, "{text}");
+    assert!(text.starts_with(&format!("pool {pool} (registry {number}): 0 nodes")), "{text}");
+    let mut job = stuck(&registry);
+    job.expect_lines(2, "here ");
+    let launcher = job.launcher().to_string();
+    for name in [&pool, &number, &launcher] {
+        let text = wait_some("no waits", || {
+            let (found, text) = top(name);
+            assert_eq!(found, 0, "{text}");
+            (text.matches(" for name fork ").count() == 2).then_some(text)
+        });
+        assert!(text.contains(&format!("pool {pool} (registry {number}): 2 nodes")), "{text}");
+    }
+    registry.kill();
+    for name in [&pool, &launcher] {
+        let (missing, text) = top(name);
+        assert_eq!(missing, 1, "{text}");
+        let why = format!("job {launcher} is in the pool {pool}, whose registry is no process of");
+        assert!(text.contains(&why), "{text}");
+    }
+    job.signal(Signal::TERM);
+    assert_ne!(code(&job.end()), 0);
+    let (missing, text) = top(&pool);
+    assert_eq!(missing, 1, "{text}");
+    assert!(text.contains(&format!("no registry of a pool {pool}")), "{text}");
+}
+
+#[test]
+fn a_pool_that_stands_still_is_told_of_by_its_registry() {
+    let dir = Dir::new("registry-stall");
+    let mut command = registry(&dir, 2);
+    command.env("EGRET_STALL", "1s").stderr(Stdio::piped());
+    let mut registry = RegistryProcess::start_as(command);
+    let mut job = stuck(&registry);
+    job.expect_lines(2, "here ");
+    let mut lines = BufReader::new(registry.child.stderr.take().expect("a pipe")).lines();
+    let mut next = |part: &str| loop {
+        let line = lines.next().expect("another line").expect("text");
+        if line.contains(part) {
+            return line;
+        }
+    };
+    let line = next("stood still");
+    assert!(line.contains("egret: the pool has stood still for 1s (EGRET_STALL)"), "{line}");
+    assert!(next(" for name fork ").contains("nodes.rs:"));
+    job.signal(Signal::TERM);
+    assert_ne!(code(&job.end()), 0);
+}
+
+#[test]
+fn a_registry_is_patient_with_stopped_nodes_if_it_is_told_to_be() {
+    let dir = Dir::new("registry-patience");
+    let mut command = registry(&dir, 2);
+    command.args(["--patience", "60"]);
+    let patient = RegistryProcess::start_as(command);
+    let in_pool = stuck(&patient);
+    let jobs = [("60", "still"), ("1", "follows")].map(|(patience, role)| {
+        let (mut command, role) = (Command::new(EGRET), format!("EGRET_TEST_ROLE={role}"));
+        command.args(["run", "-n", "2", "--patience", patience, "--grace", "0", "-x", &role]);
+        command.args([&*own(), "--exact", "nodes::program", "--nocapture", "--test-threads=1"]);
+        Job::start_as(command)
+    });
+    let [waiting, hasty] = jobs;
+    let mut all = [in_pool, waiting, hasty];
+    let stopped = all.each_mut().map(|job| {
+        job.expect_lines(2, "here ");
+        let process = job.wait_for(2, &own()).swap_remove(0).pid;
+        kill(process, Signal::STOP);
+        process
+    });
+    let [mut in_pool, mut waiting, hasty] = all;
+    let ended = hasty.end();
+    assert_ne!(code(&ended), 0, "a stopped node was declared dead: {}", said(&ended));
+    // Longer than a node has that a registry without the option does not hear of.
+    rt::sleep(Duration::from_secs(4));
+    for (job, process) in [&mut in_pool, &mut waiting].into_iter().zip(stopped) {
+        assert!(job.child.try_wait().is_none(), "the job goes on");
+        kill(process, Signal::CONT);
+        wait_some("both nodes are members and answer", || {
+            let (found, text) = top(&job.launcher().to_string());
+            let is_whole = text.contains(": 2 nodes\n");
+            (found == 0 && is_whole).then_some(())
+        });
+    }
+    for job in [in_pool, waiting] {
+        job.signal(Signal::TERM);
+        assert_ne!(code(&job.end()), 0);
+    }
 }
 
 /// Turns a hang into a failure.

@@ -1,11 +1,13 @@
 //! What processes find when they start.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::dir::Dir;
 use crate::job::{EGRET, Job, Mark, code, kill, run, text};
 
 /// The lines of stdout, sorted.
@@ -44,6 +46,37 @@ fn variables_are_given() {
     assert_eq!(lines(&options), ["--^udp-cooperating-none"]);
     let path = ["-n", "1", "-x", "PATH=/nowhere", "sh", "-c", "true"];
     assert_eq!(code(&run(&path)), 127, "the program is looked for where it says");
+}
+
+#[test]
+fn each_process_is_told_where_it_is_unless_the_user_says_it() {
+    let say = ["sh", "-c", "echo \"${EGRET_LOCATION-none}\""];
+    let host = Command::new("uname").arg("-n").output().expect("uname");
+    let host = text(&host.stdout).trim_end().to_owned();
+    let location = |options: &[&str], variables: &[(&str, &str)], file: &str| {
+        let mut command = Command::new(EGRET);
+        command.args(["run", "-n", "2"]).args(options).args(say);
+        command.env_remove("EGRET_LOCATION").envs(variables.iter().copied());
+        let dir = Dir::new(&format!("location-{}", options.len() + variables.len()));
+        fs::write(dir.path("egret.toml"), file).expect("a file");
+        command.env("EGRET_CONFIG", dir.path("egret.toml"));
+        let output = Job::start_as(command).end();
+        assert_eq!(code(&output), 0, "{output:?}");
+        let mut lines: Vec<_> = text(&output.stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let free = format!("@{host}");
+    assert_eq!(location(&[], &[], ""), [free.clone(), free.clone()]);
+    for line in location(&["--bind-to", "core"], &[], "") {
+        let core = line.strip_suffix(&free).unwrap_or_else(|| panic!("{line}"));
+        assert!(core.parse::<u32>().is_ok(), "{line}");
+    }
+    let slurm = [("SLURMD_NODENAME", "tux1"), ("SLURM_CLUSTER_NAME", "blue")];
+    assert_eq!(location(&[], &slurm, ""), ["@tux1@@blue"; 2]);
+    assert_eq!(location(&[], &[("EGRET_LOCATION", "@@r7")], ""), ["@@r7"; 2]);
+    assert_eq!(location(&["-x", "EGRET_LOCATION=@@r8"], &[], ""), ["@@r8"; 2]);
+    assert_eq!(location(&[], &[], "location = \"@@r9\"\n"), ["none"; 2], "the file says it");
 }
 
 #[test]

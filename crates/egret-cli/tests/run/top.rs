@@ -1,6 +1,7 @@
 //! `egret top`, and what a job says that stands still.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -46,8 +47,11 @@ fn top_shows_the_nodes_of_a_job_and_where_they_wait() {
     for part in ["\"object\":\"fork 0\"", "\"object\":\"fork 1\"", "nodes.rs:", "\"circle\":[]"] {
         assert!(json.contains(part), "{json}");
     }
+    for part in ["\"pool\":\"job-", "\"total\":{", "\"sent_bytes\":", "\"omitted_waits\":0"] {
+        assert!(json.contains(part), "{json}");
+    }
     let text = top(&job, &[]);
-    for part in ["2 nodes", "0#", "1#", " for name fork 1 at ", "waits:"] {
+    for part in ["2 nodes", "out/s", "trip", "0#", "1#", " for name fork 1 at ", "waits:"] {
         assert!(text.contains(part), "{text}");
     }
     job.signal(Signal::TERM);
@@ -71,8 +75,34 @@ fn a_job_that_stands_still_says_who_waits_and_where_once() {
 
 #[test]
 fn top_says_which_job_it_does_not_find() {
-    let output = Command::new(EGRET).args(["top", "--once", "1"]).output().expect("egret top");
-    assert_eq!(code(&output), 1);
+    for name in ["1", "no such pool"] {
+        let output = Command::new(EGRET).args(["top", "--once", name]).output().expect("egret top");
+        assert_eq!(code(&output), 1);
+        let said = String::from_utf8(output.stderr).expect("text");
+        let all = ["no job", "no registry of a pool", name, "as this user on this machine"];
+        assert!(all.iter().all(|part| said.contains(part)), "{said}");
+    }
+}
+
+#[test]
+fn top_ends_with_its_job() {
+    let mut job = stuck("never");
+    job.expect_lines(2, "here ");
+    let number = job.launcher();
+    let mut command = Command::new(EGRET);
+    command.args(["top", &number.to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut top = command.spawn().expect("egret top");
+    let mut lines = BufReader::new(top.stdout.take().expect("a pipe")).lines();
+    let mut pictures = 0;
+    while pictures < 2 {
+        let line = lines.next().expect("another line").expect("text");
+        pictures += usize::from(line.starts_with("job "));
+    }
+    job.signal(Signal::TERM);
+    assert_ne!(code(&job.end()), 0);
+    lines.for_each(|line| drop(line.expect("text")));
+    let output = top.wait_with_output().expect("its end");
+    assert_eq!(code(&output), 0, "{output:?}");
     let said = String::from_utf8(output.stderr).expect("text");
-    assert!(said.contains("job 1 does not run here"), "{said}");
+    assert!(said.contains(&format!("egret: the job {number} has ended")), "{said}");
 }

@@ -43,7 +43,10 @@ impl LinksState {
             return false;
         }
         call.few_words(bytes);
-        line.carrier.count_eager();
+        if am.trips.is_of(head.request) {
+            am.trips.end(am.calls.key_at(head.request), line.carrier.now());
+        }
+        line.carrier.count_eager(bytes.len());
         true
     }
 
@@ -60,6 +63,9 @@ impl LinksState {
             return self.returned_data(link, arrived);
         }
         let (key, endpoint) = line.take_answer(head)?;
+        if line.am.trips.is_of(key.index) {
+            line.am.trips.end(Some(key), line.carrier.now());
+        }
         if head.kind == FrameKind::BulkReply && !arrived.has_landed() {
             line.lands.spend(InflowKey::Replies(head.slot), arrived.data_len())?;
         }

@@ -121,7 +121,7 @@ impl LinksState {
             return false;
         }
         endpoint.under_way += 1;
-        line.carrier.count_eager();
+        line.carrier.count_eager(bytes.len());
         let home = endpoint.home();
         let from = ReplyAddress { link, slot, request: request_of(head) };
         let mut upcall = self.spare.pop().unwrap_or_default();

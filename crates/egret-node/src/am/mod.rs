@@ -64,6 +64,7 @@ mod returned_data;
 mod run_handlers;
 mod segment_access;
 mod signature;
+mod trip_samples;
 
 pub use crate::frame::MEDIUM_MAX;
 pub use crate::in_handler::in_handler;
@@ -86,6 +87,7 @@ pub use pending_mapping::PendingMapping;
 pub use remote_endpoint::RemoteEndpoint;
 pub use request::{ReplySlot, Request};
 pub(crate) use run_handlers::run_jobs;
+pub(crate) use trip_samples::TripSamples;
 
 pub use signature::{HandlerType, Signature};
 
@@ -111,4 +113,6 @@ pub(crate) struct LinkMappings {
     pub(crate) stalled: VecDeque<SlotKey>,
     /// Endpoints of this side that have or had a mapping, of either direction.
     pub(crate) met: BTreeSet<SlotKey>,
+    /// How long requests take until their answers come.
+    pub(crate) trips: TripSamples,
 }

@@ -142,6 +142,9 @@ impl LinkSide {
     ) -> Result<SlotKey, MessageError> {
         let (call, slot) = self.begin_call(number, message, PendingParts::answer())?;
         let is_data = message.payload.is_data();
+        if !is_data && self.am.trips.is_due() {
+            self.am.trips.begin(call, self.carrier.now());
+        }
         let kind = if is_data { FrameKind::Bulk } else { FrameKind::Request };
         let mut head = message.head(kind, slot, call.index);
         if message.is_in_order && fault::is_placed(is_data) {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use egret_net::rt::Instant;
 use egret_net::vi::{
     self, Descriptor, DirectPlacement, EAGER_MAX, Position, PostError, PublicKey, RemoteSlice,
     Trust, Vi, ViError, ViId,
@@ -28,8 +29,16 @@ pub(crate) struct LinkConnection {
     look_at: usize,
     /// Bytes of the next frame of control that have gone before.
     gone: usize,
-    /// Short frames sent and received.
-    eager: (u64, u64),
+    done: ConnectionCounts,
+}
+
+/// What a connection has carried, as far as its nic does not count it: short frames, and the bytes of all frames.
+#[derive(Debug, Default)]
+struct ConnectionCounts {
+    sent: u64,
+    received: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
 }
 
 impl LinkConnection {
@@ -44,7 +53,7 @@ impl LinkConnection {
             kept: UnansweredFrames::default(),
             look_at: KEPT_MANY,
             gone: 0,
-            eager: (0, 0),
+            done: ConnectionCounts::default(),
         }
     }
 
@@ -73,8 +82,10 @@ impl LinkConnection {
 
     /// Copies `memory` to the peer's; `false` if that cannot be asked for now.
     pub(crate) fn write(&mut self, memory: Descriptor, to: RemoteSlice) -> bool {
+        let len = memory.len();
         let posted = self.vi.post_write(memory, to).is_ok();
         self.under_way += u32::from(posted);
+        self.done.sent_bytes += if posted { len } else { 0 };
         posted
     }
 
@@ -129,24 +140,41 @@ impl LinkConnection {
 
     /// Adds what it has done so far.
     pub(crate) fn count(&self, counters: &mut LinkCounters) {
-        let done = self.vi.counters();
-        counters.sent += done.sent + self.eager.0;
-        counters.received += done.received + self.eager.1;
+        let posted = self.vi.counters();
+        counters.sent += posted.sent + self.done.sent;
+        counters.received += posted.received + self.done.received;
+        counters.sent_bytes += self.done.sent_bytes;
+        counters.received_bytes += self.done.received_bytes;
     }
 
     /// A short frame has come.
     #[inline]
-    pub(crate) const fn count_eager(&mut self) {
-        self.eager.1 += 1;
+    pub(crate) const fn count_eager(&mut self, bytes: usize) {
+        self.done.received += 1;
+        self.done.received_bytes += bytes as u64;
+    }
+
+    /// What was posted for receiving or reading has come.
+    #[inline]
+    pub(crate) const fn count_bytes(&mut self, bytes: u64) {
+        self.done.received_bytes += bytes;
+    }
+
+    /// The time by the clock of its nic.
+    #[cold]
+    pub(crate) fn now(&self) -> Instant {
+        self.vi.nic().now()
     }
 
     fn post_bulk(&mut self, frame: Descriptor) -> Result<(), Descriptor> {
         if self.under_way >= self.depth {
             return Err(frame);
         }
+        let len = frame.len();
         match self.vi.post_send(frame) {
             Ok(_) => {
                 self.under_way += 1;
+                self.done.sent_bytes += len;
                 Ok(())
             }
             Err(refused) => {
@@ -163,7 +191,8 @@ impl LinkConnection {
         match self.vi.send_eager(vi::Lane::Talk, tag, parts) {
             Ok(position) => {
                 self.position = position;
-                self.eager.0 += 1;
+                self.done.sent += 1;
+                self.done.sent_bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
                 if tag >> KIND_SHIFT == FrameKind::OneWay as u64 {
                     self.keep(position, tag, parts);
                 }
@@ -217,6 +246,7 @@ impl LinkConnection {
                 Ok(position) => {
                     self.position = position;
                     self.gone += now.len();
+                    self.done.sent_bytes += now.len() as u64;
                 }
                 Err(why) => {
                     self.refused |= why != PostError::LaneFull;

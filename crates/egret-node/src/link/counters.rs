@@ -18,6 +18,10 @@ pub struct LinkCounters {
     pub sent: u64,
     /// Messages that they have received.
     pub received: u64,
+    /// Bytes of these messages, and of what this side has written to memory of peers.
+    pub sent_bytes: u64,
+    /// Bytes of the messages that were received, and of what this side has read from memory of peers.
+    pub received_bytes: u64,
     /// Messages of [paths](crate::Path) whose handlers have run.
     pub path_received: u64,
     /// Messages of paths that arrived and were dropped: the port has no handler, too many wait, or they

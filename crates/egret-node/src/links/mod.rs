@@ -47,6 +47,7 @@ use egret_net::vi::{Arming, Nic, PublicKey, Trust};
 pub use options::LinksOptions;
 pub use path::{PATH_MAX, Path};
 pub use task::Task;
+pub(crate) use traffic::LinkTraffic;
 
 use self::background::RoleExit;
 use self::clock::DeadlineClock;

@@ -81,7 +81,8 @@ impl LinksState {
             if line.ended.is_some() {
                 return;
             }
-            line.carrier.count_eager();
+            let bytes = frame.as_ref().map_or(0, |arrived| arrived.bytes().len());
+            line.carrier.count_eager(bytes);
         }
         let heard = frame.and_then(|arrived| match arrived.head.kind.lane() {
             LinkLane::Bulk => Err("a frame on the wrong lane"),

@@ -223,6 +223,9 @@ impl LinksState {
         if let Err(why) = &completion.status {
             return self.broke(link, &why.clone());
         }
+        if let Some(line) = self.links.get(link) {
+            line.carrier.count_bytes(completion.len);
+        }
         let head = FrameHead::from_bits(completion.tag);
         let len = usize::try_from(completion.len).unwrap_or(usize::MAX);
         let mut receive = completion.into_descriptor();
@@ -261,6 +264,9 @@ impl LinksState {
         let Some(line) = self.links.get(link) else { return };
         line.carrier.sent();
         if matches!(completion.op, OpKind::Read | OpKind::Write) {
+            if completion.op == OpKind::Read && completion.status.is_ok() {
+                line.carrier.count_bytes(completion.len);
+            }
             self.accessed(link, completion);
             return self.forget_if_ended(link);
         }

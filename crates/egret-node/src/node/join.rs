@@ -13,6 +13,7 @@ use egret_net::vi::{PublicKey, Secret};
 use super::handle::NodeHandle;
 use super::names::answer;
 use super::open::OpenedFabrics;
+use super::probe::ProbeServer;
 use super::questions::{RegistryDesk, is_of_lost_link};
 use super::resume::sleep;
 use super::view::{PoolWatch, RegistryFollow};
@@ -128,6 +129,7 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     terms.join.machine = place::machine(opened.control.host());
     terms.join.location = place::location(terms.join.location, opened.control.host());
     opened.control.allow_calling(&terms.address, terms.key);
+    let probes = ProbeServer::open(&opened.fabrics);
     let endpoint = Arc::new(opened.control.bundle().endpoint(0));
     let watch = PoolWatch::new(&opened.control, &endpoint);
     let (desk, welcome) = loop {
@@ -161,6 +163,7 @@ async fn run(opened: OpenedFabrics, mut terms: JoinParameters) -> Result<Node, J
     panic::install(terms.job);
     let JoinParameters { join, deadline, .. } = terms;
     let handle = NodeHandle::new(opened, watch, endpoint, (id, closed_size, join.pool, deadline));
+    handle.part(|| probes);
     Ok(Node::of(handle))
 }
 

@@ -42,12 +42,14 @@ mod names;
 mod open;
 mod panic;
 mod place;
+mod probe;
 mod questions;
 mod report;
 mod resume;
 mod route;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+mod traffic;
 mod view;
 
 use std::ops::Deref;
@@ -59,15 +61,17 @@ pub use join::Joining;
 pub use names::{Binding, RegistryReply, RegistryRequests};
 #[doc(hidden)]
 pub use panic::describe_panics;
+pub use probe::LinkProbe;
 pub use route::{Explanation, Route};
+pub use traffic::{TrafficChange, TrafficChanges};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use view::FuzzedView;
 
 use crate::pool::wire::RegistryQuestion;
 pub use crate::pool::{
     Departure, Event, EventCalls, Events, FabricOffer, JoinError, Latency, Member, NodeError,
-    NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, View, WaitReport,
-    wait_circle,
+    NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, TrafficCount, View,
+    WaitReport, wait_circle,
 };
 pub use crate::settings::config::Config;
 

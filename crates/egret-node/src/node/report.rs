@@ -8,8 +8,10 @@ use egret_net::rt::waits::{self, WaitPeer, WaitRecord};
 use super::NodeHandle;
 use super::view::PoolWatch;
 use crate::Links;
+use crate::link::LinkCounters;
+use crate::links::LinkTraffic;
 use crate::pool::report::short;
-use crate::pool::{NodeId, NodeReport, PeerReport, WaitReport};
+use crate::pool::{NodeId, NodeReport, PeerReport, TrafficCount, WaitReport};
 
 impl NodeHandle {
     /// What this node does, and what the threads of its process wait for on its links.
@@ -19,60 +21,103 @@ impl NodeHandle {
     }
 }
 
+/// The links of a node at one moment.
+pub(super) struct LinksLook {
+    /// Each link with the number of its nic's links and its own, by which it is known to the next look.
+    pub(super) links: Vec<((u32, u64), PeerReport)>,
+    /// The sums over the links with other nodes, ended ones included.
+    total: TrafficCount,
+}
+
 impl PoolWatch {
     /// The report of this node, if it has joined.
     pub(super) fn report(&self) -> Option<NodeReport> {
-        let all: Vec<_> = self.fabrics().cloned().collect();
-        let (node, location, members, at) = {
+        let (node, location, members) = {
             let view = self.view.lock();
             let node = view.own()?;
-            let here = view.state.members();
-            let at = here.values().flat_map(|member| {
-                let offers = member.fabrics.iter();
-                offers.map(|offer| ((offer.fabric.clone(), offer.host.clone()), member.id))
-            });
-            let at: BTreeMap<_, _> = at.collect();
             let location = view.state.member(node).map(|member| member.location.clone());
-            (node, location.unwrap_or_default(), here.len(), at)
+            (node, location.unwrap_or_default(), view.state.members().len())
         };
-        let (mut peers, mut of_link) = (Vec::new(), BTreeMap::new());
-        let of_registry = (REGISTRY.to_owned(), self.links.clone());
-        for (fabric, links) in all.iter().chain([&of_registry]) {
-            for link in links.traffic() {
-                let node = at.get(&(fabric.clone(), link.host)).copied();
-                if let (Some(node), WaitPeer::Link(key)) = (node, link.peer) {
-                    of_link.insert((links.core.number, key), node);
-                }
-                peers.push(PeerReport {
-                    node,
-                    fabric: fabric.clone(),
-                    sent: link.counters.sent,
-                    received: link.counters.received,
-                    calls: short(link.calls),
-                    queued: short(link.queued),
-                });
-            }
-        }
-        peers.sort_by_key(|peer| std::cmp::Reverse(peer.sent + peer.received));
-        let own: BTreeSet<_> = self.links_of(&all).map(|links| links.core.number).collect();
+        let LinksLook { links, total } = self.look_at_links();
+        let known = links.iter().filter_map(|(key, peer)| Some((*key, peer.node?)));
+        let of_link: BTreeMap<_, _> = known.collect();
+        let mut peers: Vec<_> = links.into_iter().map(|(_, peer)| peer).collect();
+        peers.sort_by_key(|peer| std::cmp::Reverse(peer.count.messages()));
+        let own: BTreeSet<_> = self.all_links().map(|(_, links)| links.core.number).collect();
         let waits = waits::all().into_iter().filter(|wait| own.contains(&wait.hint.links));
         let mut waits: Vec<_> = waits.map(|wait| shown(&wait, &of_link)).collect();
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.waited_ms));
-        let process = std::process::id();
+        let awaited: BTreeSet<_> = waits.iter().filter_map(|wait| wait.node).collect();
         let report = NodeReport {
             node,
-            process,
+            process: std::process::id(),
             location,
             members: short(members),
+            made_ms: rt::now().as_nanos() / 1_000_000,
+            total,
             peers,
             waits,
-            omitted: 0,
+            awaited: awaited.into_iter().collect(),
+            omitted_peers: 0,
+            omitted_waits: 0,
         };
         Some(report.cut())
     }
 
-    fn links_of<'a>(&'a self, fabrics: &'a [(String, Links)]) -> impl Iterator<Item = &'a Links> {
-        fabrics.iter().map(|(_, links)| links).chain([&self.links])
+    /// What the links of this node have carried.
+    pub(super) fn look_at_links(&self) -> LinksLook {
+        let at: BTreeMap<_, _> = {
+            let view = self.view.lock();
+            let members = view.state.members().values();
+            let at = members.flat_map(|member| {
+                let offers = member.fabrics.iter();
+                offers.map(|offer| ((offer.fabric.clone(), offer.host.clone()), member.id))
+            });
+            at.collect()
+        };
+        let registry = self.registry_address();
+        let (mut all, mut total) = (Vec::new(), TrafficCount::default());
+        for (fabric, links) in self.all_links() {
+            let (alive, ended) = links.traffic();
+            if fabric != REGISTRY {
+                total = total.with(count_of(&ended));
+            }
+            for link in alive {
+                let LinkTraffic { key, host, counters, calls, queued, round_trip } = link;
+                let waiting = |count| u64::try_from(count).unwrap_or(u64::MAX);
+                let (calls, queued) = (waiting(calls), waiting(queued));
+                let count = TrafficCount { calls, queued, ..count_of(&counters) };
+                let is_registry = fabric == REGISTRY
+                    || links.core.number == self.links.core.number && registry == Some(&*host);
+                let fabric = if is_registry { REGISTRY } else { fabric };
+                let node = at.get(&(fabric.to_owned(), host)).copied();
+                if !is_registry {
+                    total = total.with(count);
+                }
+                let fabric = fabric.to_owned();
+                let peer = PeerReport { node, fabric, count, round_trip };
+                all.push(((links.core.number, key), peer));
+            }
+        }
+        LinksLook { links: all, total }
+    }
+
+    /// The links of each fabric by its name, and those to the registry, unless a fabric has them.
+    fn all_links(&self) -> impl Iterator<Item = (&str, &Links)> {
+        let own = self.links.core.number;
+        let is_shared = self.fabrics().any(|(_, links)| links.core.number == own);
+        let fabrics = self.fabrics().map(|(name, links)| (&**name, links));
+        fabrics.chain((!is_shared).then_some((REGISTRY, &self.links)))
+    }
+}
+
+fn count_of(counters: &LinkCounters) -> TrafficCount {
+    TrafficCount {
+        sent: counters.sent,
+        received: counters.received,
+        sent_bytes: counters.sent_bytes,
+        received_bytes: counters.received_bytes,
+        ..TrafficCount::default()
     }
 }
 

@@ -303,6 +303,11 @@ impl PoolWatch {
         }
     }
 
+    /// Where the registry is, if the node has joined.
+    pub(super) fn registry_address(&self) -> Option<&str> {
+        self.following.get().map(|following| &*following.address)
+    }
+
     pub(super) fn fabrics(&self) -> impl Iterator<Item = &(String, Links)> {
         self.following.get().into_iter().flat_map(|following| &following.fabrics)
     }

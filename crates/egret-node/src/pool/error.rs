@@ -145,6 +145,14 @@ pub enum NodeError {
         /// Which node.
         node: NodeId,
     },
+    /// The link with a node was not measured.
+    #[error("the link with {node} was not probed: {why}")]
+    NotProbed {
+        /// Which node.
+        node: NodeId,
+        /// What happened to the probe.
+        why: MessageError,
+    },
     /// The node asked for the route to itself.
     #[error("a node has no way to itself")]
     Oneself,

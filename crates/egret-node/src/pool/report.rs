@@ -30,12 +30,40 @@ pub struct NodeReport {
     pub location: Location,
     /// How many nodes are members, as far as it knows.
     pub members: u32,
-    /// The links with other nodes, those with most messages first.
+    /// When the report was made, in milliseconds since the process began: what two reports differ in has happened
+    /// between their moments.
+    pub made_ms: u64,
+    /// The sums over all its links with other nodes, also those that have ended or are omitted.
+    pub total: TrafficCount,
+    /// Its links, those with most messages first; at most 32.
     pub peers: Vec<PeerReport>,
-    /// What its threads wait for, the longest wait first.
+    /// What its threads wait for, the longest wait first; at most 16.
     pub waits: Vec<WaitReport>,
-    /// Links and waits that are left away so that the report is short.
-    pub omitted: u32,
+    /// The nodes that its threads wait for, also by waits that are omitted; at most 128.
+    pub awaited: Vec<NodeId>,
+    /// Links that are left away so that the report is short.
+    pub omitted_peers: u32,
+    /// Waits that are left away.
+    pub omitted_waits: u32,
+}
+
+/// What links carry: a part of [`NodeReport`], [`PeerReport`] and
+/// [`TrafficChange`](crate::node::TrafficChange).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Wire)]
+#[non_exhaustive]
+pub struct TrafficCount {
+    /// Messages that were sent.
+    pub sent: u64,
+    /// Messages that were received.
+    pub received: u64,
+    /// Bytes of the messages that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of the messages that were received.
+    pub received_bytes: u64,
+    /// Requests whose answers have not come.
+    pub calls: u64,
+    /// Messages that wait to be sent.
+    pub queued: u64,
 }
 
 /// The traffic of one link of a node; a part of [`NodeReport`].
@@ -46,14 +74,11 @@ pub struct PeerReport {
     pub node: Option<NodeId>,
     /// The fabric; `registry` if the link is with the registry.
     pub fabric: String,
-    /// Messages that were sent.
-    pub sent: u64,
-    /// Messages that were received.
-    pub received: u64,
-    /// Requests whose answers have not come.
-    pub calls: u32,
-    /// Messages that wait to be sent.
-    pub queued: u32,
+    /// What the link has carried since it was made.
+    pub count: TrafficCount,
+    /// The time from a request to its answer, the work of the other node included: the average of requests of which
+    /// few are measured. `None` if none was measured yet.
+    pub round_trip: Option<Duration>,
 }
 
 /// What one thread waits for; a part of [`NodeReport`].
@@ -77,12 +102,14 @@ pub struct WaitReport {
 impl NodeReport {
     /// The report without links and waits that one message has no room for.
     pub(crate) fn cut(mut self) -> Self {
-        let before = self.peers.len() + self.waits.len();
+        let (peers, waits) = (self.peers.len(), self.waits.len());
+        self.awaited.truncate(AWAITED_MAX);
         self.waits.truncate(WAITS_MAX);
         self.peers.truncate(PEERS_MAX);
         while self.to_bytes().len() > BYTES_MAX && self.peers.pop().is_some() {}
         while self.to_bytes().len() > BYTES_MAX && self.waits.pop().is_some() {}
-        self.omitted = short(before - self.peers.len() - self.waits.len());
+        self.omitted_peers = short(peers - self.peers.len());
+        self.omitted_waits = short(waits - self.waits.len());
         self
     }
 
@@ -107,10 +134,39 @@ impl NodeReport {
     /// A number that grows with every message of this node to another.
     #[doc(hidden)]
     #[must_use]
-    pub fn progress(&self) -> u64 {
-        let peers = self.peers.iter().filter(|peer| peer.node.is_some());
-        let messages = peers.map(|peer| peer.sent.wrapping_add(peer.received));
-        messages.fold(0, u64::wrapping_add)
+    pub const fn progress(&self) -> u64 {
+        self.total.sent.wrapping_add(self.total.received)
+    }
+}
+
+impl TrafficCount {
+    /// Messages sent and received.
+    pub(crate) const fn messages(&self) -> u64 {
+        self.sent.saturating_add(self.received)
+    }
+
+    /// What is counted here and there.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_add(other.sent),
+            received: self.received.saturating_add(other.received),
+            sent_bytes: self.sent_bytes.saturating_add(other.sent_bytes),
+            received_bytes: self.received_bytes.saturating_add(other.received_bytes),
+            calls: self.calls.saturating_add(other.calls),
+            queued: self.queued.saturating_add(other.queued),
+        }
+    }
+
+    /// What was carried since `before`, with the requests and messages that wait now.
+    pub(crate) const fn since(self, before: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            received: self.received.saturating_sub(before.received),
+            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
+            received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
+            calls: self.calls,
+            queued: self.queued,
+        }
     }
 }
 
@@ -127,9 +183,7 @@ impl NodeReport {
 /// ```
 #[must_use]
 pub fn wait_circle(reports: &[NodeReport]) -> Vec<NodeId> {
-    let awaited = |report: &NodeReport| -> BTreeSet<NodeId> {
-        report.waits.iter().filter_map(|wait| wait.node).collect()
-    };
+    let awaited = |report: &NodeReport| report.awaited.iter().copied().collect();
     let edges: BTreeMap<NodeId, BTreeSet<NodeId>> =
         reports.iter().map(|report| (report.node, awaited(report))).collect();
     // From each node on, by depth: nodes that lead to no circle are looked at once.
@@ -164,30 +218,46 @@ pub fn wait_circle(reports: &[NodeReport]) -> Vec<NodeId> {
 
 impl fmt::Display for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { node, process, location, members, peers, waits, omitted } = self;
-        write!(f, "{node}: process {process} at {location}, {members} members")?;
+        let Self { node, process, location, members, total, peers, waits, .. } = self;
+        write!(
+            f,
+            "{node}: process {process} at {location}, {members} members; all links: {total}"
+        )?;
         for peer in peers {
             write!(f, "\n  {peer}")?;
         }
         for wait in waits {
             write!(f, "\n  {wait}")?;
         }
-        if *omitted > 0 {
-            write!(f, "\n  and {omitted} more links and waits")?;
+        if self.omitted_peers + self.omitted_waits > 0 {
+            let Self { omitted_peers, omitted_waits, .. } = self;
+            write!(f, "\n  and {omitted_peers} more links, {omitted_waits} more waits")?;
         }
         Ok(())
     }
 }
 
+impl fmt::Display for TrafficCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, received, sent_bytes, received_bytes, calls, queued } = self;
+        write!(f, "{sent} messages ({sent_bytes} bytes) sent, ")?;
+        write!(f, "{received} messages ({received_bytes} bytes) received, ")?;
+        write!(f, "{calls} requests without an answer, {queued} messages queued")
+    }
+}
+
 impl fmt::Display for PeerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { node, fabric, sent, received, calls, queued } = self;
+        let Self { node, fabric, count, round_trip } = self;
         match node {
             Some(node) => write!(f, "with {node}")?,
             None => write!(f, "with the registry or a stranger")?,
         }
-        write!(f, " over {fabric}: {sent} messages sent, {received} received")?;
-        write!(f, ", {calls} requests without an answer, {queued} messages queued")
+        write!(f, " over {fabric}: {count}")?;
+        match round_trip {
+            Some(round_trip) => write!(f, ", round trip {round_trip:.1?}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -214,6 +284,8 @@ pub(crate) fn short(count: usize) -> u32 {
 const PEERS_MAX: usize = 32;
 /// Waits of a report.
 const WAITS_MAX: usize = 16;
+/// Awaited nodes of a report.
+const AWAITED_MAX: usize = 128;
 /// Bytes of a report.
 const BYTES_MAX: usize = 3 << 10;
 
@@ -235,9 +307,19 @@ mod tests {
             at: "src/main.rs:7".into(),
             waited_ms: 1500,
         };
-        let (location, waits) = (Location::default(), to.iter().map(wait).collect());
-        let node = id(rank);
-        NodeReport { node, process: 1, location, members: 4, peers: Vec::new(), waits, omitted: 0 }
+        NodeReport {
+            node: id(rank),
+            process: 1,
+            location: Location::default(),
+            members: 4,
+            made_ms: 2000,
+            total: TrafficCount::default(),
+            peers: Vec::new(),
+            waits: to.iter().map(wait).collect(),
+            awaited: to.iter().map(|to| id(*to)).collect(),
+            omitted_peers: 0,
+            omitted_waits: 0,
+        }
     }
 
     #[test]
@@ -257,23 +339,40 @@ mod tests {
     fn a_report_is_read_as_it_was_sent_and_cut_to_one_message() {
         let mut report = waiting(3, &[1, 2]);
         assert_eq!(NodeReport::from_bytes(&report.to_bytes()), Some(report.clone()));
-        let peer = PeerReport {
-            node: Some(id(1)),
-            fabric: "tcp".repeat(8),
-            sent: 1,
-            received: 2,
-            calls: 3,
-            queued: 4,
-        };
+        let count = TrafficCount { sent: 1, received: 2, calls: 3, ..TrafficCount::default() };
+        let round_trip = Some(Duration::from_micros(7));
+        let peer = PeerReport { node: Some(id(1)), fabric: "tcp".repeat(8), count, round_trip };
         report.peers = vec![peer; 500];
+        report.total = (0..500).fold(count, |sum, _| sum.with(count));
         report.waits = (0..40).flat_map(|_| waiting(0, &[1]).waits).collect();
         let cut = report.cut();
         assert!(cut.to_bytes().len() <= BYTES_MAX && cut.waits.len() == WAITS_MAX);
-        assert_eq!(cut.omitted as usize, 540 - cut.peers.len() - cut.waits.len());
+        assert_eq!(cut.omitted_peers as usize, 500 - cut.peers.len());
+        assert_eq!(cut.omitted_waits as usize, 40 - WAITS_MAX);
+        assert_eq!(cut.progress(), 3 * 501, "the sums are over all links");
         let text = cut.to_string();
         assert!(
             text.contains("has waited 1.5s for answer Grid::get of 1#2 at src/main.rs:7"),
             "{text}"
         );
+        assert!(text.ends_with(" more links, 24 more waits"), "{text}");
+    }
+
+    #[test]
+    fn a_circle_of_waits_is_found_behind_waits_that_are_omitted() {
+        // The thread that closes the circle has waited for the shortest time of a hundred.
+        let others: Vec<_> = (10..109).chain([1]).collect();
+        let mut reports = [waiting(0, &others), waiting(1, &[0])];
+        let peer = PeerReport {
+            node: Some(id(1)),
+            fabric: "shm".into(),
+            count: TrafficCount::default(),
+            round_trip: None,
+        };
+        reports.iter_mut().for_each(|report| report.peers = vec![peer.clone(); 40]);
+        let cut = reports.map(NodeReport::cut);
+        assert!(cut[0].waits.iter().all(|wait| wait.node != Some(id(1))));
+        assert!(cut[0].to_bytes().len() <= BYTES_MAX);
+        assert_eq!(wait_circle(&cut), [id(0), id(1)]);
     }
 }

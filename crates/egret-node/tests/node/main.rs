@@ -12,6 +12,7 @@ mod reports;
 mod returned;
 mod secrets;
 mod together;
+mod traffic;
 
 use std::time::Duration;
 

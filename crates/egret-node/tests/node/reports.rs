@@ -75,7 +75,7 @@ fn a_wait_for_an_answer_and_the_traffic_name_the_other_node() {
         let wait = report.waits.iter().find(|wait| wait.kind == "answer").unwrap();
         assert_eq!(wait.node, Some(pool[1].id()), "{report}");
         let peer = report.peers.iter().find(|peer| peer.node == Some(pool[1].id())).unwrap();
-        assert!(peer.sent > 0 && peer.calls == 1, "{report}");
+        assert!(peer.count.sent > 0 && peer.count.calls == 1, "{report}");
         assert!(report.progress() > 0);
         let slot = held.lock().take().unwrap();
         slot.reply(&[]);

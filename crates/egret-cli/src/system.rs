@@ -1,4 +1,4 @@
-//! Small things that guard, launcher and child ask of the system.
+//! Small things that the commands ask of the system.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
