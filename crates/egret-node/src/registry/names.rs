@@ -363,10 +363,10 @@ pub(super) mod tests {
         }
         assert_eq!(names.last_owner("first"), Some(node(1)));
         assert_eq!((names.lost.len(), names.last.len()), (2, 2));
-        for at in 0..FORMER_NAMES_MAX {
+        for (at, rank) in (0..FORMER_NAMES_MAX).zip(3..) {
             let name = format!("name {at}");
-            names.bind(node(at as u32 + 3), name.clone(), Vec::new());
-            names.release(node(at as u32 + 3), &name);
+            names.bind(node(rank), name.clone(), Vec::new());
+            names.release(node(rank), &name);
         }
         assert_eq!((names.last_owner("first"), names.last.len()), (None, FORMER_NAMES_MAX));
         assert_eq!(names.of_nodes.len(), FORMER_NAMES_MAX);
