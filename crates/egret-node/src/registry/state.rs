@@ -269,6 +269,12 @@ impl<P: Ord + Clone> RegistryState<P> {
         self.answer_by(ticket, 0, answer);
     }
 
+    /// Answers that something was done which rests on no record.
+    fn answer_done_now(&mut self, ticket: Ticket) -> Option<RegistryAnswer> {
+        self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
+        None
+    }
+
     fn answer_by(&mut self, ticket: Ticket, rests_on: u64, answer: Option<Arc<RegistryAnswer>>) {
         self.out.push(PendingAnswer { ticket, answer, rests_on });
     }
@@ -329,16 +335,14 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Report { number, bytes } => {
                 self.reports.take(id, number, bytes);
-                self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
-                None
+                self.answer_done_now(ticket)
             }
             RegistryQuestion::Bind { name, bytes, replace } => {
                 Some(self.bind(id, name, bytes, replace))
             }
             RegistryQuestion::Unbind { name, bytes } => Some(self.unbind(id, name, Some(&bytes))),
             RegistryQuestion::Lookup { name, wait_ms } => {
-                let until = now.checked_add(Duration::from_millis(wait_ms));
-                let until = until.filter(|_| wait_ms > 0);
+                let until = now.checked_add(Duration::from_millis(wait_ms)).filter(|_| wait_ms > 0);
                 let vain = self.waits_in_vain(id, &name);
                 vain.or_else(|| self.lookup(from, ticket, &name, until))
             }
@@ -370,8 +374,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             }
             RegistryQuestion::Suspect { node } => {
                 self.suspect(now, node);
-                self.answer_now(ticket, Some(Arc::new(RegistryAnswer::Done)));
-                None
+                self.answer_done_now(ticket)
             }
             RegistryQuestion::Names { prefix, after } => {
                 Some(self.kept.names.list(&prefix, after.as_deref()))
