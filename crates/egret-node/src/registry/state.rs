@@ -351,12 +351,7 @@ impl<P: Ord + Clone> RegistryState<P> {
                 Some(RegistryAnswer::Done)
             }
             RegistryQuestion::Enter { view } => Some(self.enter(id, view)),
-            RegistryQuestion::Exit { view } => {
-                if self.is_in(id, &view) {
-                    self.append(LogEntry::Exited { view, node: id });
-                }
-                Some(self.reached())
-            }
+            RegistryQuestion::Exit { view } => Some(self.exit(id, view)),
             RegistryQuestion::Signal { to, bytes } => Some(self.signal(id, to, bytes)),
             RegistryQuestion::Close => {
                 if self.kept.pool.closed_by().is_none() {
@@ -527,6 +522,13 @@ impl<P: Ord + Clone> RegistryState<P> {
             return large(format!("{node} is in {own} views"), limits::VIEWS_MAX);
         }
         self.append(LogEntry::Entered { view, node });
+        self.reached()
+    }
+
+    fn exit(&mut self, node: NodeId, view: String) -> RegistryAnswer {
+        if self.is_in(node, &view) {
+            self.append(LogEntry::Exited { view, node });
+        }
         self.reached()
     }
 
