@@ -12,8 +12,8 @@ use super::environment;
 ///
 /// Starts PROGRAM N times on this machine, with a registry in which the processes meet
 /// (`Node::join`). Their output is forwarded line by line, signals reach all of them,
-/// and some time (`--grace`) after the first failure all are ended. Nothing stays behind,
-/// however it ends.
+/// and some time (`--grace`) after the first failure all are ended, unless they are to go
+/// on (`--on-death`). Nothing stays behind, however it ends.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     after_long_help = HELP,
@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// Let the other processes finish for this many seconds after the first failure
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds_or_none)]
     pub(crate) grace: Duration,
+    /// What becomes of the others when a process fails
+    #[arg(long, value_name = "WHAT", default_value = "end")]
+    pub(crate) on_death: OnDeath,
     /// Give the processes a variable: this VALUE, or the one it has here
     #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parse)]
     pub(crate) extra: Vec<environment::Extra>,
@@ -75,6 +78,16 @@ pub(crate) enum Bind {
     /// Wherever the kernel puts them
     #[default]
     None,
+}
+
+/// What becomes of the other processes when one fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnDeath {
+    /// They have the time of --grace to finish, and are ended
+    #[default]
+    End,
+    /// They go on; at the end a line says who failed, and how
+    GoOn,
 }
 
 /// How far processes trust each other.
@@ -125,6 +138,7 @@ impl Options {
         let timeout = self.timeout.map(|time| OsString::from(time.as_secs_f64().to_string()));
         args.extend(timeout.map(|time| option("--timeout=", &time)));
         args.push(format!("--grace={}", self.grace.as_secs_f64()).into());
+        args.push(option("--on-death=", &word(&self.on_death)));
         let patience = self.patience.map(|time| OsString::from(time.as_secs_f64().to_string()));
         args.extend(patience.map(|time| option("--patience=", &time)));
         args.extend(self.trust.map(|trust| option("--trust=", &word(&trust))));
@@ -185,6 +199,8 @@ Examples:
                                           in the pool of `egret registry`
   egret run -n 2 sh -c './part$EGRET_RANK'
                                           another program for each rank
+  egret run -n 8 --open --on-death go-on ./workers
+                                          the others go on when a process dies
 
 The processes get, besides the environment of egret run:
   EGRET_JOB         names the job; its presence says that this is part of one
@@ -211,7 +227,8 @@ USR1, USR2, TSTP and CONT are passed on. What this command was started to ignore
 Exit codes:
   0         every process exited with 0
   CODE      of the first process that failed; the others have the time of --grace to
-            finish, then get TERM, and KILL a second later
+            finish, then get TERM, and KILL a second later; or they go on (--on-death
+            go-on), and a last line says which failed, and how
   128+SIG   the first that failed was ended by this signal
   124       the time of --timeout was over
   1         the job could not be started
@@ -241,7 +258,7 @@ mod tests {
     fn a_job_says_itself() {
         let binary = OsString::from_vec(vec![b'-', 0xff, b' ']);
         let mut words: Vec<OsString> =
-            "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --open --bind-to core \
+            "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --open --bind-to core --on-death go-on \
              --trust cooperating --patience 30.5 prog -n 7 -- --help"
                 .split_whitespace()
                 .map(OsString::from)
@@ -252,7 +269,7 @@ mod tests {
         assert_eq!(said.options.timeout, Some(Duration::from_millis(250)));
         assert_eq!(said.options.grace, Duration::ZERO);
         assert_eq!(said.options.patience, Some(Duration::from_millis(30_500)));
-        assert!(said.options.open);
+        assert!(said.options.open && said.options.on_death == OnDeath::GoOn);
         assert_eq!(said.program, "prog");
         assert_eq!(
             said.args,
@@ -292,6 +309,7 @@ mod tests {
             "run -n 1 --patience 2e9 a",
             "run -n 1 --patience 5 --registry 127.0.0.1:7411 a",
             "run -n 1 --bind-to socket a",
+            "run -n 1 --on-death never a",
             "run -n 1 --trust all a",
             "run -n 1 -x =v a",
             "run -n 1 -x EGRET_RANK=3 a",

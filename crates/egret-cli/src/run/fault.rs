@@ -11,6 +11,8 @@ egret::__private::net::faults! {
         LastCode,
         /// A failure does not end the others.
         OthersGoOn,
+        /// The failures that a job has outlived are not told at its end.
+        FailuresUntold,
         /// Processes that outlive a failure are ended at once.
         NoGrace,
         /// Processes that ignore TERM are waited for.

@@ -76,7 +76,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         supervisor: Supervisor::new(
             job.processes.get(),
             job.options.timeout,
-            job.options.grace,
+            (job.options.on_death, job.options.grace),
             rt::now(),
         ),
         events: registry.events(),

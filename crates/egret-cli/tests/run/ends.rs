@@ -39,6 +39,26 @@ fn survivors_finish_by_themselves() {
     assert_eq!((code(&output), text(&output.stderr).as_str()), (3, said));
 }
 
+/// Two die, one after the other; the others go on, and the end of the job says who died and how.
+#[test]
+fn survivors_of_a_job_that_goes_on_come_to_their_end() {
+    // A number is gone when the launcher has seen the end of its process.
+    let script = "dies() { echo $$ > new; mv new $1; }; \
+                  gone() { until [ -e $1 ]; do sleep 0.01; done; \
+                           while kill -0 $(cat $1) 2> /dev/null; do sleep 0.01; done; }; \
+                  [ $EGRET_RANK = 1 ] && { dies one; kill -KILL $$; }; gone one; \
+                  [ $EGRET_RANK = 2 ] && { dies two; exit 3; }; gone two; echo done";
+    let folder = Folder::new();
+    let args = ["-n", "4", "--on-death", "go-on", "--grace", "0", "sh", "-c", script];
+    let output = Job::start_as(folder.egret(&args)).end();
+    assert_eq!(text(&output.stdout), "done\ndone\n", "{output:?}");
+    let said = "egret: rank 1 was ended by signal 9 (KILL); the other 3 go on\n\
+                egret: rank 2 exited with code 3; the other 2 go on\n\
+                egret: 2 of 4 processes failed: rank 1 was ended by signal 9 (KILL), \
+                rank 2 exited with code 3\n";
+    assert_eq!((code(&output), text(&output.stderr).as_str()), (137, said));
+}
+
 #[test]
 fn a_signal_is_reported_and_stubborn_processes_are_killed() {
     let script = "trap '' TERM INT HUP; [ $EGRET_RANK = 0 ] && kill -SEGV $$; \

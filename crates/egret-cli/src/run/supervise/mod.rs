@@ -5,7 +5,8 @@
 //! timeout, the end of the guard, or the end of its last process. After a failure the others
 //! have some time of *grace*: they learn of it by themselves, say what they have to say and
 //! end. Then the job is *ending*: everybody was told to end and has until a moment to do so.
-//! After that it is *killed*, again and again until no process is left.
+//! After that it is *killed*, again and again until no process is left. A job that is to [go on](OnDeath::GoOn) is told
+//! of failures, and runs until its last process has ended.
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use egret::rt::Instant;
 use rustix::process::Signal;
 
+use super::args::OnDeath;
 use super::fault::{self, Fault, planted};
 use super::signals;
 use super::status::{Status, signalled};
@@ -62,6 +64,9 @@ pub(crate) struct Supervisor {
     first: Option<(u32, Status)>,
     /// Of whom the registry said first that it failed.
     blamed: Option<u32>,
+    on_death: OnDeath,
+    /// The failures that the job has outlived, in their order.
+    outlived: Vec<(u32, Status)>,
     hurried: bool,
 }
 
@@ -96,11 +101,11 @@ enum JobEndCause {
 
 impl Supervisor {
     /// For a job of `processes` that all run since `now`; it has so long to be done, and after a
-    /// failure the others have `grace` to end by themselves.
+    /// failure the others have `grace` to end by themselves, or go on.
     pub(crate) fn new(
         processes: u32,
         timeout: Option<Duration>,
-        grace: Duration,
+        (on_death, grace): (OnDeath, Duration),
         now: Instant,
     ) -> Self {
         Self {
@@ -112,6 +117,8 @@ impl Supervisor {
             cause: JobEndCause::Done,
             first: None,
             blamed: None,
+            on_death,
+            outlived: Vec::new(),
             hurried: false,
         }
     }
@@ -121,7 +128,8 @@ impl Supervisor {
         match event {
             SupervisorEvent::Exited(ended) => self.exited(ended, now),
             SupervisorEvent::Failed(rank) => {
-                if self.phase == JobPhase::Running && self.running[rank as usize] {
+                if !self.goes_on() && self.phase == JobPhase::Running && self.running[rank as usize]
+                {
                     self.blamed.get_or_insert(rank);
                 }
                 Vec::new()
@@ -189,7 +197,43 @@ impl Supervisor {
         self.end(JobEndCause::GuardGone, now)
     }
 
+    /// Whether a failure now is one that the job outlives.
+    fn goes_on(&self) -> bool {
+        self.on_death == OnDeath::GoOn && self.phase == JobPhase::Running
+    }
+
+    /// The job goes on, if it has a process left.
+    fn outlives(&mut self, rank: u32, status: Status) -> Vec<Action> {
+        self.first.get_or_insert((rank, status));
+        self.outlived.push((rank, status));
+        let rest = match self.running().count() {
+            0 => String::new(),
+            1 => "; the other goes on".to_owned(),
+            others => format!("; the other {others} go on"),
+        };
+        self.tell(format!("rank {rank} {status}{rest}"))
+    }
+
+    /// Who has failed, and how, at the end of a job that went on.
+    fn account(&self) -> Option<Action> {
+        if self.outlived.is_empty() || planted(Fault::FailuresUntold) {
+            return None;
+        }
+        let (failed, processes) = (self.outlived.len(), self.running.len());
+        let named = self.outlived.iter().take(NAMED_MAX);
+        let mut named: Vec<_> =
+            named.map(|(rank, status)| format!("rank {rank} {status}")).collect();
+        if failed > NAMED_MAX {
+            named.push(format!("and {} more", failed - NAMED_MAX));
+        }
+        let named = named.join(", ");
+        Some(Action::Tell(format!("{failed} of {processes} processes failed: {named}")))
+    }
+
     fn failed(&mut self, rank: u32, status: Status, now: Instant) -> Vec<Action> {
+        if self.goes_on() {
+            return self.outlives(rank, status);
+        }
         let is_cause = self.is_cause(rank, status);
         if fault::sets_exit_code(is_cause) {
             self.first = Some((rank, status));
@@ -358,7 +402,7 @@ impl Supervisor {
             return Vec::new();
         }
         self.phase = JobPhase::Over;
-        vec![Action::Finish { code: self.code() }]
+        self.account().into_iter().chain([Action::Finish { code: self.code() }]).collect()
     }
 
     fn code(&self) -> u8 {
@@ -373,6 +417,8 @@ impl Supervisor {
     }
 }
 
+/// Failed processes that the last line names.
+const NAMED_MAX: usize = 16;
 /// From TERM to KILL, and for what is left when the last process has ended.
 const AFTER_TERM: Duration = Duration::from_secs(1);
 /// From a signal that somebody sent to KILL: it may mean a lot of work.

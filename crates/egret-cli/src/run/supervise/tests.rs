@@ -12,8 +12,12 @@ struct Story {
 
 impl Story {
     fn new(timeout: Option<u64>) -> Self {
+        Self::of(timeout, OnDeath::End)
+    }
+
+    fn of(timeout: Option<u64>, on_death: OnDeath) -> Self {
         let timeout = timeout.map(Duration::from_millis);
-        Self { supervisor: Supervisor::new(3, timeout, GRACE, at(0)), now: 0 }
+        Self { supervisor: Supervisor::new(3, timeout, (on_death, GRACE), at(0)), now: 0 }
     }
 
     fn on(&mut self, event: SupervisorEvent) -> Vec<Action> {
@@ -91,6 +95,31 @@ fn first_failure() {
     assert_eq!(story.wait(), (3020, vec![kill()]), "and is forking");
     story.all_end(KILLED_HARD);
     story.ends_with(3);
+}
+
+fn outlived() {
+    let mut story = Story::of(Some(9000), OnDeath::GoOn);
+    assert_eq!(story.on(SupervisorEvent::Failed(2)), [], "the registry may be the first to know");
+    let said = tell("rank 2 was ended by signal 9 (KILL); the other 2 go on");
+    assert_eq!(story.exit(2, KILLED_HARD), [said]);
+    assert_eq!(story.supervisor.wake_at(), Some(at(9000)), "as if nothing had happened");
+    let said = tell("rank 0 exited with code 3; the other goes on");
+    assert_eq!(story.exit(0, Status::Code(3)), [said]);
+    assert_eq!(story.exit(1, Status::Code(0)), []);
+    let said =
+        "2 of 3 processes failed: rank 2 was ended by signal 9 (KILL), rank 0 exited with code 3";
+    let over = [tell(said), Action::Finish { code: 137 }];
+    assert_eq!(story.on(SupervisorEvent::Alone), over);
+}
+
+fn outlived_and_asked_to_end() {
+    let mut story = Story::of(None, OnDeath::GoOn);
+    story.exit(1, Status::Code(4));
+    assert_eq!(story.on(SupervisorEvent::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
+    story.all_end(Status::Signal(2));
+    let over =
+        [tell("1 of 3 processes failed: rank 1 exited with code 4"), Action::Finish { code: 4 }];
+    assert_eq!(story.on(SupervisorEvent::Alone), over, "what they were told to do is no failure");
 }
 
 fn left_behind() {
@@ -217,6 +246,15 @@ fn a_broken_pipe_is_not_reported() {
 }
 
 #[test]
+fn a_job_that_goes_on_outlives_failures_and_tells_of_them() {
+    outlived();
+    outlived_and_asked_to_end();
+    let mut story = Story::of(None, OnDeath::GoOn);
+    story.all_end(Status::Code(0));
+    story.ends_with(0);
+}
+
+#[test]
 fn what_is_left_has_a_moment() {
     left_behind();
 }
@@ -309,7 +347,8 @@ fn a_killed_process_is_the_cause_though_seen_later() {
 
 #[test]
 fn planted_faults_are_caught() {
-    let checks: [(Fault, fn()); 8] = [
+    let checks: [(Fault, fn()); 9] = [
+        (Fault::FailuresUntold, outlived),
         (Fault::LastCode, first_failure),
         (Fault::OthersGoOn, first_failure),
         (Fault::NoGrace, first_failure),
