@@ -202,8 +202,9 @@ impl StallWatch {
             (self.progress, self.is_said) = ((progress, now), false);
         }
         let most = u64::try_from(self.most.as_millis()).unwrap_or(u64::MAX);
-        let waits_long =
-            |report: &NodeReport| report.waits.iter().any(|wait| wait.waited_ms >= most);
+        let waits_long = |report: &NodeReport| {
+            report.waits.iter().any(|wait| wait.waited_ms >= most && !wait.is_idle())
+        };
         if self.is_said || now - self.progress.1 < self.most || !all.iter().all(waits_long) {
             return None;
         }

@@ -5,6 +5,7 @@
 //! all of them wait. So a run repeats from its seed, and a wait of an hour takes no time. [`cluster`] has an example.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -85,6 +86,7 @@ type ConfigChange = Arc<dyn Fn(Config) -> Config + Send + Sync>;
 /// Something that happens to a cluster.
 #[derive(Debug, Clone)]
 enum ClusterPlan {
+    Start(u32),
     Crash(u32),
     Restart(u32),
     CrashRegistry,
@@ -189,6 +191,33 @@ impl Cluster {
     /// ```
     pub fn network(mut self, rules: impl FnOnce(&SimFabric) + 'static) -> Self {
         self.network.push(Box::new(rules));
+        self
+    }
+
+    /// The program of a node begins at this time, instead of at the beginning of the run.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use egret_node::cluster::Cluster;
+    ///
+    /// let late = Duration::from_secs(5);
+    /// let run = Cluster::new(3, 2).open().start(1, late).run(|node| {
+    ///     let mut events = node.events();
+    ///     while node.size() < 2 {
+    ///         events.wait_next(Duration::from_secs(60)).unwrap();
+    ///     }
+    ///     egret_net::rt::sleep(Duration::from_secs(1)); // the other one sees it, too
+    ///     egret_net::rt::now() - egret_net::rt::Instant::default()
+    /// });
+    /// assert!(run.results.iter().all(|at| at.is_some_and(|at| at > late)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn start(mut self, node: u32, at: Duration) -> Self {
+        let node = self.known([node])[0];
+        self.plans.push((at, ClusterPlan::Start(node)));
         self
     }
 
@@ -378,6 +407,9 @@ impl Cluster {
     ) -> ClusterRun<T> {
         sim.background();
         sim.set_patience(self.patience);
+        // Rules name them before their programs begin.
+        (0..self.nodes).for_each(|node| sim.on_node(&host(node), || ()));
+        sim.on_node(REGISTRY, || ());
         for (site, nodes) in &self.sites {
             nodes.iter().for_each(|node| sim.put_into_site(&host(*node), site));
             if nodes.contains(&0) {
@@ -412,11 +444,18 @@ impl Cluster {
                 left: self.nodes as usize + restarts.count(),
             }),
         });
+        let late = self.plans.iter().filter_map(|(_, plan)| match plan {
+            ClusterPlan::Start(node) => Some(*node),
+            _ => None,
+        });
+        let late: BTreeSet<u32> = late.collect();
+        late.iter().for_each(|node| _ = programs.set_life(*node, ProgramLife::Waits));
         for (at, plan) in self.plans {
             let programs = Arc::clone(&programs);
             sim.at(at, move |sim| programs.carry_out(sim, plan));
         }
-        (0..self.nodes).for_each(|node| programs.start(sim, node));
+        let first = (0..self.nodes).filter(|node| !late.contains(node));
+        first.for_each(|node| programs.start(sim, node));
         programs.wait(sim, self.limit);
         let elapsed = sim.elapsed();
         let results = std::mem::take(&mut programs.state.lock().results);
@@ -500,6 +539,8 @@ struct ProgramsState<T> {
 /// What the program of a node does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProgramLife {
+    /// It begins later.
+    Waits,
     Runs,
     Returned,
     Crashed,
@@ -547,10 +588,19 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
         match plan {
             ClusterPlan::Crash(node) => {
                 sim.crash(&host(node));
-                if self.set_life(node, ProgramLife::Crashed) == ProgramLife::Runs {
+                let before = self.set_life(node, ProgramLife::Crashed);
+                if matches!(before, ProgramLife::Waits | ProgramLife::Runs) {
                     self.state.lock().left -= 1;
                     self.first.unpark();
                 }
+            }
+            ClusterPlan::Start(node) => {
+                let before = self.set_life(node, ProgramLife::Runs);
+                assert!(
+                    before == ProgramLife::Waits,
+                    "a rule starts node {node}, which was started or has crashed before"
+                );
+                self.start(sim, node);
             }
             ClusterPlan::Restart(node) => {
                 let before = self.set_life(node, ProgramLife::Runs);

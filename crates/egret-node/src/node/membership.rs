@@ -134,9 +134,12 @@ impl NodeHandle {
     /// assert_eq!([takes(early), takes(late), takes(early)], [true, true, false]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// `None` also if this node is told of no events any more, as it is no member or has lost the registry: another node
+    /// may have won since.
     #[must_use]
     pub fn elected(&self, name: &str) -> Option<(NodeId, u64)> {
-        let view = self.view(name);
+        let view = Some(self.view(name)).filter(|_| self.watch().end().is_none())?;
         Some((view.first()?, view.first_since))
     }
 
@@ -165,12 +168,13 @@ impl NodeHandle {
         if let Some(found) = found {
             return Ok(found);
         }
-        if let Some(fate) = self.own_fate() {
-            return Err(NodeError::NotMember { node: self.id(), fate });
+        if let Some(end) = self.watch().end() {
+            return Err(end);
         }
-        let lost = self.watch().view.lock().lost.clone();
-        let late = NodeError::NoEvent { waited: rt::now() - started };
-        Err(lost.map_or(late, |why| NodeError::RegistryLost { why }))
+        match self.own_fate() {
+            Some(fate) => Err(NodeError::NotMember { node: self.id(), fate }),
+            None => Err(NodeError::NoEvent { waited: rt::now() - started }),
+        }
     }
 
     /// Sends a signal to members: each of them gets [`Event::Signal`](crate::node::Event::Signal) in the order of

@@ -127,6 +127,7 @@ impl Node {
     /// # Errors
     ///
     /// If the registry does not answer within the deadline; the node is gone anyhow.
+    #[track_caller]
     pub fn leave(mut self, deadline: impl Into<Deadline>) -> Result<(), NodeError> {
         let deadline = deadline.into();
         let until = deadline.until();

@@ -26,7 +26,7 @@ pub(super) struct LinksLook {
     /// Each link with the number of its nic's links and its own, by which it is known to the next look.
     pub(super) links: Vec<((u32, u64), PeerReport)>,
     /// The sums over the links with other nodes, ended ones included.
-    total: TrafficCount,
+    pub(super) total: TrafficCount,
 }
 
 impl PoolWatch {

@@ -28,9 +28,9 @@ impl NodeHandle {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn traffic(&self, every: Duration) -> TrafficChanges {
-        let LinksLook { links, .. } = self.watch().look_at_links();
+        let LinksLook { links, total } = self.watch().look_at_links();
         let before = links.into_iter().map(|(key, peer)| (key, peer.count)).collect();
-        TrafficChanges { node: self.clone(), every, before, looked: rt::now() }
+        TrafficChanges { node: self.clone(), every, before, total, looked: rt::now() }
     }
 }
 
@@ -41,6 +41,7 @@ pub struct TrafficChanges {
     every: Duration,
     /// What each link had carried at the look before.
     before: BTreeMap<(u32, u64), TrafficCount>,
+    total: TrafficCount,
     looked: Instant,
 }
 
@@ -50,6 +51,8 @@ pub struct TrafficChanges {
 pub struct TrafficChange {
     /// The time between the looks.
     pub over: Duration,
+    /// What all links with other nodes have carried since the first look, those included that have ended since.
+    pub total: TrafficCount,
     /// Each link that there is at the second look, with the messages and bytes since the first one, and the requests
     /// and messages that wait now.
     pub peers: Vec<PeerReport>,
@@ -99,7 +102,8 @@ impl TrafficChanges {
     }
 
     fn look(&mut self, now: Instant) -> TrafficChange {
-        let LinksLook { links, .. } = self.node.watch().look_at_links();
+        let LinksLook { links, total } = self.node.watch().look_at_links();
+        let total = total.since(std::mem::replace(&mut self.total, total));
         let before = std::mem::take(&mut self.before);
         let over = now - std::mem::replace(&mut self.looked, now);
         let change = |(key, mut peer): (_, PeerReport)| {
@@ -108,7 +112,7 @@ impl TrafficChanges {
             peer.count = now.since(before.get(&key).copied().unwrap_or_default());
             peer
         };
-        TrafficChange { over, peers: links.into_iter().map(change).collect() }
+        TrafficChange { over, total, peers: links.into_iter().map(change).collect() }
     }
 }
 

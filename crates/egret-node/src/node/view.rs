@@ -14,7 +14,7 @@ use crate::am::{EndedLink, Endpoint, Message, Request};
 use crate::pool::state::PoolState;
 use crate::pool::wire::{ASK, EVENTS, LogEntry, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::pool::{
-    Departure, Event, EventLog, EventPlace, EventSource, FabricOffer, Member, NodeId,
+    Departure, Event, EventLog, EventPlace, EventSource, FabricOffer, Member, NodeError, NodeId,
 };
 use crate::wakers::{WakerList, under};
 use crate::{Links, Task};
@@ -127,6 +127,16 @@ impl PoolWatch {
     pub(super) fn is_open(&self) -> bool {
         let view = self.view.lock();
         view.lost.is_none() && view.fenced.is_none() && !view.is_closed
+    }
+
+    /// Why no event follows those that the node has received, if that is so.
+    pub(super) fn end(&self) -> Option<NodeError> {
+        let view = self.view.lock();
+        let fenced = || view.fenced.clone().map(|why| NodeError::Fenced { why });
+        let lost = || view.lost.clone().map(|why| NodeError::RegistryLost { why });
+        let own = || view.own.filter(|_| view.is_closed);
+        let closed = || Some(NodeError::NotMember { node: own()?, fate: Departure::Left });
+        fenced().or_else(lost).or_else(closed)
     }
 
     /// A link to the registry has ended.
@@ -511,8 +521,8 @@ impl EventSource for Arc<PoolWatch> {
         self.view.lock().log.event(at)
     }
 
-    fn is_over(&self) -> bool {
-        self.view.lock().is_closed
+    fn end(&self) -> Option<NodeError> {
+        PoolWatch::end(self)
     }
 
     fn links(&self) -> u32 {

@@ -34,7 +34,7 @@ pub enum NodeError {
     NoAnswer(#[from] MessageError),
     /// The registry is lost.
     #[error(
-        "the registry was lost: {why}; this node is out of its pool, and the process may join again"
+        "the registry was lost: {why}; members that are known can still be called, and the process may join again"
     )]
     RegistryLost {
         /// How.

@@ -78,7 +78,7 @@ pub enum Event {
     },
     /// Events are missing here, for the entries of the pool's log from one number up to below another are not
     /// kept any more. A program looks at [`members`](crate::node::NodeHandle::members),
-    /// [`view`](crate::node::NodeHandle::view), [`closed_by`](crate::node::NodeHandle::closed_by) and
+    /// [`view`](crate::node::NodeHandle::view), [`elected`](crate::node::NodeHandle::elected), [`closed_by`](crate::node::NodeHandle::closed_by) and
     /// [`terminated_by`](crate::node::NodeHandle::terminated_by) anew; signals among these events are lost.
     Resync {
         /// The number of the entry that would have come next; the first entry of a pool has 0.
@@ -185,8 +185,8 @@ pub(crate) trait EventSource: Send + Sync {
     /// The event at this place, if there is one yet, and the place behind it: [`Event::Resync`] if it is
     /// not kept any more.
     fn event(&self, at: EventPlace) -> Option<(Event, EventPlace)>;
-    /// Whether no event happens any more: the node, or the registry, is closed.
-    fn is_over(&self) -> bool;
+    /// Why no event follows those that there are, if that is so.
+    fn end(&self) -> Option<NodeError>;
     /// The number of the links.
     fn links(&self) -> u32;
     /// Drives the links until `done` or the deadline; returns whether it is done.
@@ -255,14 +255,18 @@ impl Events {
     ///
     /// # Errors
     ///
-    /// [`NodeError::NoEvent`] if nothing happens within the deadline; at once in a handler, which may not wait.
+    /// [`NodeError::NoEvent`] if nothing happens within the deadline; at once in a handler, which may not wait. Behind the
+    /// last event why it is the last: [`NodeError::RegistryLost`], [`NodeError::Fenced`], or [`NodeError::NotMember`] if the
+    /// node has left.
     #[track_caller]
     pub fn wait_next(&mut self, deadline: impl Into<Deadline>) -> Result<Event, NodeError> {
         let _waits = waits::scope(WaitHint::of("event", self.source.links()));
         let started = rt::now();
         let (source, at) = (Arc::clone(&self.source), self.next);
-        drive(&*source, deadline.into(), &mut || source.event(at).is_some());
-        self.try_next().ok_or_else(|| NodeError::NoEvent { waited: rt::now() - started })
+        let is_some = || source.event(at).is_some();
+        drive(&*source, deadline.into(), &mut || is_some() || source.end().is_some());
+        let late = || NodeError::NoEvent { waited: rt::now() - started };
+        self.try_next().ok_or_else(|| source.end().unwrap_or_else(late))
     }
 
     /// Calls `each` with each event, one after the other, on a thread of its own; those that have happened before come
@@ -293,7 +297,7 @@ impl Events {
     #[track_caller]
     pub fn call_each(self, each: impl FnMut(Event) + Send + 'static) -> io::Result<EventCalls> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let hint = WaitHint::of("event", self.source.links());
+        let hint = WaitHint::of(CALLS_WAIT, self.source.links());
         let calls = EventCalls { is_over: Arc::clone(&is_over) };
         drop(rt::spawn("egret events", move || self.call_until(hint, &is_over, each))?);
         Ok(calls)
@@ -309,16 +313,14 @@ impl Events {
             let (source, at) = (Arc::clone(&self.source), self.next);
             let wait = waits::scope(hint);
             drive(&*source, Deadline::UntilDead, &mut || {
-                is_over.load(Ordering::Relaxed) || source.event(at).is_some() || source.is_over()
+                is_over.load(Ordering::Relaxed)
+                    || source.event(at).is_some()
+                    || source.end().is_some()
             });
             drop(wait);
             let event = self.try_next().filter(|_| !is_over.load(Ordering::Relaxed));
             let Some(event) = event else { return };
-            let is_last = matches!(event, Event::RegistryLost { .. });
             each(event);
-            if is_last {
-                return;
-            }
         }
     }
 }
@@ -362,5 +364,7 @@ impl fmt::Debug for Events {
     }
 }
 
+/// The kind of the wait of a thread that calls a function with each event.
+pub(crate) const CALLS_WAIT: &str = "event to call a function with";
 /// How often a waiting thread checks what changes without a message.
 pub(crate) const GLANCE: Duration = Duration::from_millis(100);

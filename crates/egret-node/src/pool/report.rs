@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use egret_stream::{Reader, Wire};
 
+use super::event::CALLS_WAIT;
 use super::wire::bytes_of;
 use super::{Location, NodeId};
 
@@ -97,6 +98,15 @@ pub struct WaitReport {
     pub at: String,
     /// For how long, in milliseconds.
     pub waited_ms: u64,
+}
+
+impl WaitReport {
+    /// Whether a thread waits that has nothing else to do: it says nothing of what the node does.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.kind == CALLS_WAIT
+    }
 }
 
 impl NodeReport {

@@ -25,8 +25,8 @@ use super::fault::{Fault, planted};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Wire)]
 #[non_exhaustive]
 pub struct View {
-    /// The number of the latest change: it grows with each, also when the view was empty in between. 0 for a
-    /// view that no node has entered.
+    /// The number of the latest change: it grows with each, also when the view was empty in between. Of a
+    /// view without members the number of the next event of the pool.
     pub epoch: u64,
     /// The members; the one that is there longest is the first.
     pub members: Vec<NodeId>,

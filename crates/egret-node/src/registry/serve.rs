@@ -17,7 +17,8 @@ use crate::am::{EndedLink, Endpoint, LinkPeer, Message, ReplySlot, Request};
 use crate::link::LinkError;
 use crate::pool::wire::{ASK, ENDPOINT, EVENTS, PLAIN, RegistryAnswer, RegistryQuestion, VERSION};
 use crate::pool::{
-    Event, EventPlace, EventSource, JoinError, NodeId, NodeReport, RegistryRefusal, drive,
+    Event, EventPlace, EventSource, JoinError, NodeError, NodeId, NodeReport, RegistryRefusal,
+    drive,
 };
 
 /// The registry on its links.
@@ -319,8 +320,10 @@ impl EventSource for RegistryServer {
         self.inner.lock().state.events.event(at)
     }
 
-    fn is_over(&self) -> bool {
-        self.links.core.state.with(|state| state.closed)
+    fn end(&self) -> Option<NodeError> {
+        let is_closed = self.links.core.state.with(|state| state.closed);
+        let why = || "it was closed in this process".to_owned();
+        is_closed.then(|| NodeError::RegistryLost { why: why() })
     }
 
     fn links(&self) -> u32 {

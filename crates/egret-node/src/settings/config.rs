@@ -205,7 +205,7 @@ impl Config {
 
     /// Lets each other node have so many remote calls under way at this one. Who has as many waits
     /// until one is answered; calls that are a part of others do not count. Without this it is
-    /// 16,384 divided by the size of the pool, and between 64 and 1,024.
+    /// 16,384 divided by the size of the pool (by 256 in an open one), and between 64 and 1,024.
     ///
     /// # Panics
     ///

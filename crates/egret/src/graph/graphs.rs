@@ -226,6 +226,7 @@ impl<Root: Object> Graphs<Root> {
     ///
     /// If none came in time or never will, or if what came is refused: the next is received as
     /// usual.
+    #[track_caller]
     pub fn recv_graph(
         &mut self,
         from: impl Into<Source>,

@@ -55,6 +55,7 @@ impl<Root: Object> Sending<Root> {
     ///
     /// If the graph is not there in time, and may still go; or never will be: then `what` of the error is
     /// the graph, in which references to its objects are still right. It is given back once.
+    #[track_caller]
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> SendOutcome<Root> {
         let started = rt::now();
         let way = match &self.0 {

@@ -114,6 +114,7 @@ impl Exported {
     /// # Errors
     ///
     /// If another has the name, or the registry does not answer.
+    #[track_caller]
     pub fn bind(&self, name: &str) -> Result<(), CallError> {
         self.handle.bind(name, &self.reference.to_bytes())?;
         self.names.lock().push(name.to_owned());
@@ -125,6 +126,7 @@ impl Exported {
     /// # Errors
     ///
     /// If the registry does not answer.
+    #[track_caller]
     pub fn rebind(&self, name: &str) -> Result<(), CallError> {
         self.handle.rebind(name, &self.reference.to_bytes())?;
         self.names.lock().push(name.to_owned());

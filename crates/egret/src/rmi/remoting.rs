@@ -147,6 +147,7 @@ pub trait Remoting {
     /// If the name is not bound within the deadline ([`NodeError::NotBound`](crate::node::NodeError::NotBound), which names the node
     /// that has withdrawn it, if one has), or something else to it. At once if the node that had the
     /// name is gone ([`NodeError::OwnerGone`](crate::node::NodeError::OwnerGone)).
+    #[track_caller]
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError>;
 
     /// As [`lookup`](Self::lookup), for a caller that does not wait until the name is bound: if it is not
@@ -188,6 +189,7 @@ pub trait Remoting {
     ///
     /// As those of [`lookup`](Self::lookup), or if the registry does not answer within the node's
     /// [deadline](NodeHandle::deadline).
+    #[track_caller]
     fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, CallError>;
 
     /// A stub for an object whose address the program has. Nothing is sent before it is called:
@@ -257,11 +259,13 @@ impl Remoting for NodeHandle {
         Exported::new(self, object.into(), how)
     }
 
+    #[track_caller]
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError> {
         let bound = self.wait_bound(name, deadline.into())?;
         stub_of(self, name, &bound)
     }
 
+    #[track_caller]
     fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, CallError> {
         let bound = self.try_bound(name)?;
         stub_of(self, name, &bound)

@@ -1,5 +1,6 @@
 //! Clusters in a unit test: ordinary programs in a simulated world.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -272,6 +273,73 @@ fn a_node_that_comes_back_too_late_to_a_registry_is_told_that_it_is_dead() {
     assert_eq!(run.results[0].as_deref(), Some("1"));
     let why = run.results[1].as_deref().expect("it returns");
     assert!(why.contains("declared this node dead") && why.contains("come back"), "{why}");
+}
+
+/// What a node has seen of what all nodes are told.
+fn seen(node: &Node) -> Vec<Event> {
+    let mut events = node.events();
+    let all = std::iter::from_fn(|| events.try_next());
+    all.filter(|event| !matches!(event, Event::Signal { .. } | Event::RegistryLost { .. }))
+        .collect()
+}
+
+/// Changes views, elects, binds names and sends signals for some time; what it has seen by the end.
+fn changes_much(node: &Node) -> Vec<Event> {
+    let until = rt::Instant::default() + Duration::from_secs(60);
+    while rt::now() < until {
+        let name = format!("view {}", rt::random() % 3);
+        // Some fail: the name is taken, or the node was cut off for too long.
+        _ = match rt::random() % 5 {
+            0 => node.enter(&name).map(drop),
+            1 => node.exit(&name).map(drop),
+            2 => node.elect("chief", minutes(2)).map(drop),
+            3 => node.bind(&name, b"bytes"),
+            _ => node.signal(&[node.members()[0].id], b"signal"),
+        };
+        rt::sleep(Duration::from_millis(rt::random() % 2000));
+    }
+    // What is under way arrives.
+    rt::sleep(minutes(2));
+    seen(node)
+}
+
+#[test]
+fn all_nodes_see_one_order_and_one_winner_whatever_crashes() {
+    let seconds = Duration::from_secs;
+    for seed in egret_net::fabric::sim::seeds(20) {
+        let cluster = Cluster::new(seed, 6).open().start(5, seconds(15));
+        let cluster = cluster.crash_registry(seconds(8)).restart_registry(seconds(12));
+        let cluster = cluster.crash(2, seconds(10)).restart(2, seconds(50)).crash(3, seconds(20));
+        let cluster = cluster.partition([0, 1], [4, 5], seconds(14), seconds(22));
+        let run = cluster.run(|node| changes_much(&node));
+        let all: Vec<_> = run.results.into_iter().flatten().collect();
+        assert_eq!(all.len(), 5, "seed {seed}");
+        let is_whole =
+            |seen: &&Vec<Event>| !seen.iter().any(|it| matches!(it, Event::Resync { .. }));
+        let longest = all.iter().filter(is_whole).max_by_key(|seen| seen.len()).expect("nodes");
+        let mut winners = BTreeMap::new();
+        for event in longest {
+            if let Event::Elected { view, winner, epoch } = event {
+                let known = winners.insert((view, epoch), winner);
+                assert_eq!(known, None, "seed {seed}: two winners of {view} at {epoch}");
+            }
+        }
+        assert!(winners.len() > 5, "seed {seed}: {winners:?}");
+        for seen in &all {
+            // A node that joins late may have the state of the pool instead of the first events.
+            let late = seen.iter().rposition(|event| matches!(event, Event::Resync { .. }));
+            if let Some(late) = late {
+                let behind = &seen[late + 1..];
+                let from = longest.iter().position(|event| behind.first() == Some(event));
+                let mut both = longest[from.unwrap_or(longest.len())..].iter().zip(behind);
+                assert!(both.all(|(a, b)| a == b), "seed {seed}: another order at a late node");
+                continue;
+            }
+            assert!(longest.starts_with(seen), "seed {seed}: another order at a node");
+            let deaths = seen.iter().filter(|event| matches!(event, Event::Died { .. }));
+            assert_eq!(deaths.count(), 2, "seed {seed}: the two that crashed, and no other");
+        }
+    }
 }
 
 /// A question whose answer has come, and was not taken, is not asked again.

@@ -370,13 +370,16 @@ impl Threads {
 }
 
 impl SimFabric {
-    /// A thread panicked, unless it ends so with its world.
+    /// A thread panicked, unless it ends so with its world, or its node has crashed: what it does then is lost.
     pub(super) fn has_panicked(&self, why: &(dyn Any + Send)) {
         if why.is::<WorldOver>() {
             return;
         }
         self.look_in(|world| {
             let threads = &mut world.threads;
+            if threads.all[threads.running].is_dead {
+                return;
+            }
             let name = threads.all[threads.running].full_name(&world.nodes);
             threads.panicked.get_or_insert_with(|| format!("{name} panicked: {}", text(why)));
             threads.end_park(0);
