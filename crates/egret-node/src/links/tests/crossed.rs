@@ -113,24 +113,25 @@ fn two_threads_that_call_each_other_have_one_link() {
     for _ in 0..20 {
         let sides = [links("left"), links("right")];
         let hosts = sides.clone().map(|links| links.host().to_owned());
+        // Before either of them calls: one may be faster.
+        let served = sides.each_ref().map(|links| links.bundle().register("here", 0).unwrap());
+        served.iter().for_each(|served| served.on(0, |request| request.reply(&[3])));
         let threads = [0, 1].map(|at| {
             let (links, host) = (sides[at].clone(), hosts[1 - at].clone());
             let thread = rt::spawn("calls", move || {
-                let served = links.bundle().register("here", 0).unwrap();
-                served.on(0, |request| request.reply(&[3]));
                 links.wait_connect(&host, Deadline::DEFAULT).unwrap();
                 let mine = links.bundle().endpoint(0);
                 let name = EndpointName::new(&host, "here", 0);
                 let remote = super::moved::mapped(&mine, &name);
                 let reply = remote.wait_call(0, Deadline::DEFAULT).unwrap();
                 assert_eq!(reply.words(), [3]);
-                (served, mine, remote)
+                (mine, remote)
             });
             thread.unwrap()
         });
         let kept = threads.map(|thread| thread.join().unwrap());
         let counts = sides.each_ref().map(|links| links.account().links);
         assert_eq!(counts, [1, 1]);
-        drop(kept);
+        drop((kept, served));
     }
 }
