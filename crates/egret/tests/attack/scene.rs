@@ -103,13 +103,23 @@ impl Scene {
 
     /// Where rank 0 says it is.
     pub(crate) fn home_host(&self) -> String {
-        let me = self.home.id_of(0).and_then(|node| self.home.member(node)).unwrap();
-        me.fabrics[0].host.clone()
+        self.host_of(0)
     }
 
     /// Where rank 1 says it is.
     pub(crate) fn away_host(&self) -> String {
-        self.home.id_of(1).and_then(|node| self.home.member(node)).unwrap().fabrics[0].host.clone()
+        self.host_of(1)
+    }
+
+    /// Where a rank says it is, once rank 0 knows that rank, which may be later than its join ends.
+    pub(crate) fn host_of(&self, rank: u32) -> String {
+        let mut events = self.home.events();
+        loop {
+            if let Some(member) = self.home.id_of(rank).and_then(|node| self.home.member(node)) {
+                return member.fabrics[0].host.clone();
+            }
+            events.wait_next(SOON).unwrap();
+        }
     }
 
     /// Rank 1's desk, as rank 0 has it.
@@ -147,5 +157,5 @@ pub(crate) fn play(test: &str, part: fn()) {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+    assert!(output.status.success() && said.contains("1 passed"), "{errors}{said}");
 }
