@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `latency`, `bandwidth`, `message-rate` | `vi/` |
 //! | `am-latency`, `am-rate`, `am-bandwidth` | `am/` |
-//! | `channel`, `connect`, `death`, `join`, `limits`, `mixed`, `pairs`, `pool` | a file of that name |
+//! | `channel`, `connect`, `death`, `join`, `limits`, `mixed`, `pairs`, `pool`, `start` | a file of that name |
 //! | `graph`, `idle`, `look`, `rmi`, `serialize`, `threads` | a folder of that name |
 //!
 //! The benchmarks share the rest: `args` reads options, `measure` repeats, interleaves, takes medians and
@@ -35,6 +35,7 @@ mod pool;
 mod rmi;
 mod serialize;
 mod side;
+mod start;
 mod tasks;
 mod threads;
 mod vi;
@@ -50,6 +51,7 @@ use measure::progress::BenchProgress;
 use measure::report::{self, ReportColumn};
 use measure::{Case, MeasurePlan};
 pub use peer::follow::BenchPeerArgs;
+pub use start::{BenchNodeArgs, be_node};
 use vi::MessageMeasure;
 
 /// Graphs by the path that `benches/peers`, which has a file of this crate, has for them too.
@@ -81,6 +83,7 @@ const EXAMPLES: &str = "Examples:
   egret bench connect --fabric tcp        what it takes to connect, encrypted and not
   egret bench death                       how soon all know that a process was killed
   egret bench join --nodes 16,256         until all nodes of a pool have seen each other
+  egret bench start --nodes 16            how soon a job of real processes is up
   egret bench bandwidth --fabric udp-datagrams --sizes 1K
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
@@ -109,6 +112,7 @@ enum BenchName {
     Connect(connect::ConnectArgs),
     Death(death::DeathArgs),
     Join(join::JoinArgs),
+    Start(start::StartArgs),
     Pairs(pairs::PairsArgs),
     Idle(idle::IdleArgs),
     Serialize(serialize::SerializeArgs),
@@ -132,6 +136,7 @@ impl BenchName {
             Self::Connect(args) => &args.common,
             Self::Death(args) => &args.common,
             Self::Join(args) => &args.common,
+            Self::Start(args) => &args.common,
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
             Self::Serialize(args) => &args.common,
@@ -157,6 +162,7 @@ impl BenchName {
             Self::Connect(args) => connect::suite(args),
             Self::Death(args) => death::suite(args),
             Self::Join(args) => join::suite(args),
+            Self::Start(args) => start::suite(args),
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
             Self::Serialize(args) => serialize::suite(args),

@@ -37,6 +37,9 @@ enum Command {
     /// The second process of a benchmark.
     #[command(hide = true)]
     BenchPeer(egret_bench::BenchPeerArgs),
+    /// One process of the jobs of `egret bench start`.
+    #[command(hide = true)]
+    BenchNode(egret_bench::BenchNodeArgs),
     /// The second process of `egret info`.
     #[command(hide = true)]
     InfoPeer(info::InfoPeerArgs),
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Secret(args) => secret::run(&args).map(done),
         Command::Top(args) => top::run(&args).map(done),
         Command::BenchPeer(args) => egret_bench::serve(&args).map(done),
+        Command::BenchNode(args) => egret_bench::be_node(&args).map(done),
         Command::InfoPeer(args) => info::serve(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),
         Command::RunChild(args) => run::become_program(&args),
