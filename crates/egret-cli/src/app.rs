@@ -53,11 +53,16 @@ impl<A: clap::Args> One<A> {
         if run::in_job() {
             return process(&self.app).map(|()| ExitCode::SUCCESS).map_err(Into::into);
         }
-        let processes = self.processes.map_or_else(cores, Ok)?;
+        let mut options = self.launch;
+        options.read_hosts()?;
+        let processes = match self.processes.or(options.slots()) {
+            Some(processes) => processes,
+            None => cores()?,
+        };
         // The processes read the same line, and know by their environment what they are.
         let args = std::env::args_os().skip(1).collect();
         let program = own_program().into_os_string();
-        run::launch(&Job { processes, options: self.launch, program, args })
+        run::launch(&Job { processes, options, program, args })
     }
 }
 

@@ -49,6 +49,12 @@ enum Command {
     /// The first moments of a process that `egret run` starts.
     #[command(hide = true)]
     RunChild(run::ChildArgs),
+    /// What `egret run` starts on another machine.
+    #[command(hide = true)]
+    RunSite(run::SiteGuardArgs),
+    /// The process of `egret run-site` that starts the others.
+    #[command(hide = true)]
+    RunSiteLauncher(run::SiteArgs),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +74,8 @@ fn main() -> ExitCode {
         Command::InfoPeer(args) => info::serve(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),
         Command::RunChild(args) => run::become_program(&args),
+        Command::RunSite(args) => run::guard_site(&args),
+        Command::RunSiteLauncher(args) => run::serve_site(args),
     };
     let error = match ended {
         Ok(code) => return code,

@@ -18,7 +18,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::log_lines;
 use crate::monitor::{self, MonitorKind};
 use crate::run::{Signals, ends, seconds, seconds_or_none, setting};
-use crate::system::wait_for;
+use crate::system::{quoted, wait_for};
 
 /// Run the registry of a pool in a process of its own.
 ///
@@ -201,15 +201,6 @@ impl PoolSecret {
         }
         let setting = format!("the {SECRET} of this process");
         Ok(Self { operator: None, secret, setting, made: None })
-    }
-}
-
-/// A value as a shell reads it.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 

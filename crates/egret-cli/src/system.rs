@@ -31,3 +31,12 @@ pub(crate) fn wait_for(fds: &mut [PollFd<'_>], time: Option<Duration>) -> bool {
     });
     poll(fds, time.as_ref()).is_ok_and(|ready| ready > 0)
 }
+
+/// A value as a shell reads it.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}

@@ -2,11 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use super::environment;
+use super::site::{self, HostSlots, JobPlace, SRUN, Transport};
 
 /// Run a program as several processes that find each other.
 ///
@@ -20,9 +23,9 @@ use super::environment;
     override_usage = "egret run -n <N> [OPTIONS] [--] <PROGRAM> [ARGS]..."
 )]
 pub(crate) struct RunArgs {
-    /// How many processes to start
+    /// How many processes to start [default with --host: as many as the machines take]
     #[arg(short = 'n', value_name = "N", value_parser = processes)]
-    processes: NonZeroU32,
+    processes: Option<NonZeroU32>,
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
@@ -34,6 +37,23 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 #[command(next_help_heading = "Launcher options")]
 pub(crate) struct Options {
+    /// Start the processes on these machines over ssh, the first ranks on the first: `a:2,b:2` takes two on each
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = site::parse, conflicts_with = "hostfile")]
+    pub(crate) host: Vec<HostSlots>,
+    /// The same from a file, with a line for each machine: `a slots=2`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// What starts a command on another machine: a command that is given the machine and what to start
+    /// (`ssh -F lab.conf`), or `srun` in an allocation of Slurm
+    #[arg(long, value_name = "COMMAND", default_value = SSH)]
+    pub(crate) remote: String,
+    /// Where `egret` is on the other machines [default: where it is here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) egret: Option<PathBuf>,
+    /// Where the registry of the job listens: an address, an interface or `reachable` [default: loopback, or with other
+    /// machines the address that they see of this one]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "registry")]
+    pub(crate) listen: Option<String>,
     /// Fabrics in order of preference; `^tcp` means any but tcp
     #[arg(long, value_name = "LIST")]
     pub(crate) fabric: Option<OsString>,
@@ -109,18 +129,34 @@ pub(crate) struct Job {
 }
 
 impl RunArgs {
-    pub(crate) fn into_job(self) -> Job {
-        let mut program = self.program.into_iter();
-        Job {
-            processes: self.processes,
-            options: self.options,
-            program: program.next().unwrap_or_default(),
-            args: program.collect(),
-        }
+    /// The job, with the machines of its file.
+    pub(crate) fn into_job(self) -> Result<Job> {
+        let (mut program, mut options) = (self.program.into_iter(), self.options);
+        options.read_hosts()?;
+        let processes = match (self.processes, options.slots()) {
+            (Some(processes), _) => processes,
+            (None, Some(slots)) => slots,
+            (None, None) => bail!("how many processes is not said: -n N, or machines by --host"),
+        };
+        let (program, args) = (program.next().unwrap_or_default(), program.collect());
+        Ok(Job { processes, options, program, args })
     }
 }
 
 impl Job {
+    /// Which processes run where.
+    pub(crate) fn places(&self) -> Result<Vec<JobPlace>, String> {
+        site::places(&self.options.host, self.processes.get())
+    }
+
+    /// The same job as another machine is told it: with the values of all variables.
+    pub(crate) fn resolved(mut self) -> Self {
+        self.options.extra =
+            self.options.extra.into_iter().map(environment::Extra::resolved).collect();
+        self.options.host.clear();
+        self
+    }
+
     /// The command line that says this job.
     pub(crate) fn to_args(&self) -> Vec<OsString> {
         let mut args = vec!["-n".into(), self.processes.to_string().into()];
@@ -132,8 +168,35 @@ impl Job {
 }
 
 impl Options {
+    /// Reads the machines of the file, or takes those of the allocation of Slurm that this process is in, if no others are
+    /// named.
+    pub(crate) fn read_hosts(&mut self) -> Result<()> {
+        if let Some(file) = self.hostfile.take() {
+            self.host = site::of_file(&file)?;
+        } else if self.host.is_empty()
+            && let Some(hosts) = site::of_slurm(|name| std::env::var(name).ok())?
+        {
+            self.host = hosts;
+            SRUN.clone_into(&mut self.remote);
+        }
+        Ok(())
+    }
+
+    /// How many processes all machines take, if machines are named.
+    pub(crate) fn slots(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.host.iter().map(|host| host.slots).sum())
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        Transport::of(&self.remote)
+    }
+
     fn to_args(&self) -> Vec<OsString> {
         let mut args = vec![option("--bind-to=", &word(&self.bind_to))];
+        args.extend(self.host.iter().map(|host| format!("--host={host}").into()));
+        args.push(format!("--remote={}", self.remote).into());
+        args.extend(self.egret.as_ref().map(|path| option("--egret=", path.as_os_str())));
+        args.extend(self.listen.as_ref().map(|listen| option("--listen=", OsStr::new(listen))));
         args.extend(self.fabric.as_ref().map(|list| option("--fabric=", list)));
         let timeout = self.timeout.map(|time| OsString::from(time.as_secs_f64().to_string()));
         args.extend(timeout.map(|time| option("--timeout=", &time)));
@@ -183,6 +246,8 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "a number of seconds, as 10, 0.5 or 0".to_owned())
 }
 
+/// What reaches another machine.
+const SSH: &str = "ssh";
 /// Each takes a process slot, two pipes and a place in the registry.
 const PROCESSES_MAX: u32 = 4096;
 
@@ -199,6 +264,9 @@ Examples:
                                           in the pool of `egret registry`
   egret run -n 2 sh -c './part$EGRET_RANK'
                                           another program for each rank
+  egret run --host a:2,b:2 ./heat         two processes on each of two machines, over ssh
+  egret run --hostfile machines --remote 'ssh -F lab.conf' ./heat
+                                          machines of a file, with a line as `a slots=2` for each
   egret run -n 8 --open --on-death go-on ./workers
                                           the others go on when a process dies
 
@@ -251,7 +319,7 @@ mod tests {
 
     fn job(args: &[OsString]) -> Job {
         let line = std::iter::once(OsString::from("run")).chain(args.iter().cloned());
-        Line::try_parse_from(line).unwrap().args.into_job()
+        Line::try_parse_from(line).unwrap().args.into_job().unwrap()
     }
 
     #[test]
@@ -259,7 +327,7 @@ mod tests {
         let binary = OsString::from_vec(vec![b'-', 0xff, b' ']);
         let mut words: Vec<OsString> =
             "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --open --bind-to core --on-death go-on \
-             --trust cooperating --patience 30.5 prog -n 7 -- --help"
+             --host a:1,[fe80::1]:2 --remote ssh_here --egret /opt/egret --listen eth0 --trust cooperating --patience 30.5 prog -n 7 -- --help"
                 .split_whitespace()
                 .map(OsString::from)
                 .collect();
@@ -295,7 +363,9 @@ mod tests {
             "run -n 0 a",
             "run -n x a",
             "run -n 5000 a",
-            "run a",
+            "run --host a:0 a",
+            "run --host -x a",
+            "run --host a --hostfile b a",
             "run -n 2",
             "run -n 1 --timeout 0 a",
             "run -n 1 --timeout -3 a",

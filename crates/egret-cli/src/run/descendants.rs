@@ -81,6 +81,14 @@ impl Strangers {
         Ok(Self(strangers))
     }
 
+    /// These children of this process.
+    pub(crate) fn children(pids: impl Iterator<Item = Pid>) -> Self {
+        // One that has ended is none of its descendants.
+        let held = pids
+            .filter_map(|pid| Some((pid.as_raw_pid(), pidfd_open(pid, PidfdFlags::empty()).ok()?)));
+        Self(held.collect())
+    }
+
     /// Whether the process that has this number now is one of them, and not one that was given the number
     /// of one that has ended.
     fn are(&self, pid: Pid) -> bool {

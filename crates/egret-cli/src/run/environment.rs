@@ -40,6 +40,12 @@ impl Extra {
         Ok(Self { name: name.to_owned(), value })
     }
 
+    /// With the value that the variable has here, unless another is said.
+    pub(crate) fn resolved(self) -> Self {
+        let here = || std::env::var(&self.name).ok();
+        Self { value: self.value.clone().or_else(here), name: self.name }
+    }
+
     pub(crate) fn to_arg(&self) -> OsString {
         match &self.value {
             Some(value) => format!("{}={value}", self.name).into(),
@@ -51,6 +57,8 @@ impl Extra {
 /// What all processes of a job are given.
 pub(crate) struct Environment {
     pub(crate) job: String,
+    /// The name of the site, on another machine than the launcher.
+    site: Option<String>,
     /// The name of the pool: that of the job, unless another process has the registry.
     pub(crate) pool: String,
     pub(crate) registry: String,
@@ -58,6 +66,20 @@ pub(crate) struct Environment {
     pub(crate) secret: Zeroizing<String>,
     /// Where the processes are but for their cores, unless the settings say it.
     location: Option<Location>,
+    /// Variables of the launcher, which is on another machine.
+    pub(crate) variables: Vec<(OsString, OsString)>,
+    /// The address of this machine that the others reach, if there are others.
+    pub(crate) listen: Option<String>,
+}
+
+/// A rank, and its place on its machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RankPlace {
+    pub(crate) rank: u32,
+    /// The number among those on this machine.
+    pub(crate) local: u32,
+    /// The core that the process is bound to, if it is.
+    pub(crate) core: Option<usize>,
 }
 
 impl fmt::Debug for Environment {
@@ -71,31 +93,61 @@ impl Environment {
     /// Of the job with this name; where its registry is will be known.
     pub(crate) fn new(job: String) -> Self {
         let (registry, secret) = (String::new(), Zeroizing::default());
-        Self { pool: job.clone(), job, registry, secret, location: here() }
+        let variables = Vec::new();
+        let (pool, site, location) = (job.clone(), None, here());
+        Self { job, site, pool, registry, secret, location, variables, listen: None }
     }
 
-    /// Starts `command` as the process `rank` of `job`. The secret goes in a pipe that this
-    /// process alone inherits.
-    /// `place` is the rank, and the core that the process is bound to, if it is.
+    /// Of the job at one of its sites.
+    pub(crate) fn of_site(job: String, site: u32) -> Self {
+        let name = site_name(&job, site);
+        Self { site: Some(name), ..Self::new(job) }
+    }
+
+    /// The variables of this process that go along to another machine: the settings, but for those that each process is
+    /// given, and where this machine is.
+    pub(crate) fn along(&self) -> Vec<(OsString, OsString)> {
+        let goes = |name: &OsStr| {
+            let name = name.to_string_lossy();
+            name.starts_with("EGRET_") && !OURS.contains(&&*name) && name != LOCATION
+        };
+        std::env::vars_os().filter(|(name, _)| goes(name)).collect()
+    }
+
+    /// Starts `command` as a process of `job`. The secret goes in a pipe that this process alone inherits.
     pub(crate) fn start(
         &self,
         command: &mut Command,
         job: &Job,
-        place: (u32, Option<usize>),
+        place: RankPlace,
     ) -> io::Result<Child> {
         self.give(command, job, place);
         start_with_secret(command, self.secret.as_bytes())
     }
 
+    /// Whether a variable comes along, or is set here.
+    fn is_said(&self, job: &Job, name: &str) -> bool {
+        seen(job, name).is_some() || self.variables.iter().any(|(known, _)| known == name)
+    }
+
     /// What is no secret.
-    fn give(&self, command: &mut Command, job: &Job, (rank, core): (u32, Option<usize>)) {
+    fn give(&self, command: &mut Command, job: &Job, place: RankPlace) {
+        let RankPlace { rank, local, core } = place;
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(listen) = self.listen.as_ref().filter(|_| !self.is_said(job, LISTEN)) {
+            command.env(LISTEN, listen);
+        }
         if let Some(host) = &self.location {
             command.env(LOCATION, located(host, core).to_string());
         }
         let (rank, size) = (rank.to_string(), job.processes.to_string());
         command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.pool);
         command.env("EGRET_REGISTRY", &self.registry);
-        command.env("EGRET_LOCAL_RANK", &rank);
+        match &self.site {
+            Some(site) => command.env(SITE, site),
+            None => command.env_remove(SITE),
+        };
+        command.env("EGRET_LOCAL_RANK", local.to_string());
         if job.options.open {
             // The registry gives ranks, and the pool has no size.
             command.env_remove("EGRET_RANK").env_remove("EGRET_SIZE");
@@ -164,6 +216,16 @@ pub(crate) fn mark(job: &str) -> String {
     format!("EGRET_JOB={job}")
 }
 
+/// The name of a site, which no other has.
+pub(crate) fn site_name(job: &str, site: u32) -> String {
+    format!("{job}.{site}")
+}
+
+/// The variable by which the processes of a site are known.
+pub(crate) fn site_mark(site: &str) -> String {
+    format!("{SITE}={site}")
+}
+
 /// The value that processes of `job` see.
 pub(crate) fn seen(job: &Job, name: &str) -> Option<OsString> {
     let given = job.options.extra.iter().rev().find(|extra| extra.name == name);
@@ -182,7 +244,7 @@ pub(crate) fn in_job() -> bool {
 }
 
 /// Set for each process by the launcher alone.
-const OURS: [&str; 10] = [
+const OURS: [&str; 11] = [
     "EGRET_JOB",
     "EGRET_LOCAL_RANK",
     "EGRET_POOL",
@@ -191,9 +253,14 @@ const OURS: [&str; 10] = [
     "EGRET_SECRET",
     "EGRET_SECRET_FD",
     "EGRET_SECRET_FILE",
+    SITE,
     "EGRET_SIZE",
     "EGRET_TERMINAL",
 ];
+/// Which of the sites of a job a process is at.
+const SITE: &str = "EGRET_SITE";
+/// Where nodes listen.
+const LISTEN: &str = "EGRET_LISTEN";
 /// Where a process is.
 const LOCATION: &str = "EGRET_LOCATION";
 /// Variables that give a secret.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -36,7 +36,7 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
     if !terminal.is_used() {
         terminal::leave_stdin();
     }
-    let status = Guard { pid, launcher, signals, terminal }.wait();
+    let status = Guard { pid, launcher, signals, terminal: Some(terminal) }.wait();
     let left = descendants::end_all(&strangers, &environment::mark(&name));
     match status {
         Status::Code(code) => {
@@ -46,10 +46,33 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
             }
             Ok(code)
         }
-        Status::Signal(_) => {
+        Status::Signal(_) | Status::Lost => {
             tell(&format!("the launcher {status}; the job is ended"));
             Ok(status.code())
         }
+    }
+}
+
+/// The launcher of a site, of which this process is the guard.
+pub(super) struct SiteLauncher {
+    guard: Guard,
+    strangers: Strangers,
+}
+
+impl SiteLauncher {
+    /// Starts it with the standard streams of this process.
+    pub(super) fn start(mut command: Command, signals: Signals) -> Result<Self> {
+        let strangers = Strangers::found()?;
+        descendants::adopt()?;
+        let (pid, launcher) = held(&command.spawn().context("starting the launcher")?)?;
+        Ok(Self { guard: Guard { pid, launcher, signals, terminal: None }, strangers })
+    }
+
+    /// Waits for its end, and leaves nothing behind.
+    pub(super) fn wait(self, mark: &str) -> Status {
+        let status = self.guard.wait();
+        descendants::end_all(&self.strangers, mark);
+        status
     }
 }
 
@@ -60,7 +83,11 @@ fn start(job: &Job, name: &str, stdin: Stdio) -> Result<(Pid, OwnedFd)> {
     if job.options.registry.is_none() {
         environment::without_secret(&mut command);
     }
-    let child = command.args(args).stdin(stdin).spawn()?;
+    held(&command.args(args).stdin(stdin).spawn()?)
+}
+
+/// A child by its number and by a descriptor.
+fn held(child: &Child) -> Result<(Pid, OwnedFd)> {
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("a process without number")?;
     // It has not been waited for, so the number is its own.
     Ok((pid, pidfd_open(pid, PidfdFlags::empty())?))
@@ -72,7 +99,8 @@ struct Guard {
     pid: Pid,
     launcher: OwnedFd,
     signals: Signals,
-    terminal: Terminal,
+    /// Unless this is the guard of a site.
+    terminal: Option<Terminal>,
 }
 
 impl Guard {
@@ -107,12 +135,14 @@ impl Guard {
 
     fn sleep(&mut self) {
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
-        fds.extend(self.terminal.watched());
-        let look_again = self.terminal.is_held_back().then_some(LOOK_AGAIN);
+        let terminal = self.terminal.as_ref();
+        fds.extend(terminal.and_then(Terminal::watched));
+        let is_held_back = terminal.is_some_and(Terminal::is_held_back);
+        let look_again = is_held_back.then_some(LOOK_AGAIN);
         let ready = wait_for(&mut fds, look_again);
         let typed = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
-        if ready && typed {
-            self.terminal.step();
+        if let Some(terminal) = self.terminal.as_mut().filter(|_| ready && typed) {
+            terminal.step();
         }
     }
 }

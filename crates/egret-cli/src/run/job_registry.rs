@@ -36,9 +36,12 @@ pub(super) struct EndReports {
 
 impl JobRegistry {
     /// Opens the registry of the job, or finds the one that the job says, and notes what its processes need to know.
-    pub(super) fn open(job: &Job, environment: &mut Environment) -> Result<Self> {
+    /// `has_others` says whether processes on other machines are to reach it.
+    pub(super) fn open(job: &Job, environment: &mut Environment, has_others: bool) -> Result<Self> {
         match &job.options.registry {
-            None => open_own(job, environment).map(|registry| Self::Own(Arc::new(registry))),
+            None => {
+                open_own(job, environment, has_others).map(|registry| Self::Own(Arc::new(registry)))
+            }
             Some(address) => find_other(job, address, environment).map(Self::Other),
         }
     }
@@ -75,7 +78,7 @@ impl JobRegistry {
     }
 }
 
-fn open_own(job: &Job, environment: &mut Environment) -> Result<Registry> {
+fn open_own(job: &Job, environment: &mut Environment, has_others: bool) -> Result<Registry> {
     let options = if job.options.open {
         RegistryOptions::open(&environment.pool)
     } else {
@@ -85,8 +88,13 @@ fn open_own(job: &Job, environment: &mut Environment) -> Result<Registry> {
         Some(patience) => options.patience(patience),
         None => options,
     };
-    let registry =
-        Registry::open(options.secret(Secret::random())).context("opening the registry")?;
+    let listen = match (&job.options.listen, has_others) {
+        (Some(listen), _) => listen.as_str(),
+        (None, true) => environment.listen.as_deref().unwrap_or("reachable"),
+        (None, false) => "",
+    };
+    let options = options.secret(Secret::random()).listen(listen);
+    let registry = Registry::open(options).context("opening the registry")?;
     let secret =
         registry.secret().and_then(Secret::reveal).context("a random secret has a text")?;
     environment.secret = secret;

@@ -1,27 +1,31 @@
 //! Starts the processes of a job, and sees it to its end.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::net::{IpAddr, UdpSocket};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use egret::node::{self, Events};
 use egret::rt;
 use rustix::event::{PollFd, PollFlags};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process, kill_process_group,
+    Pid, Resource, Rlimit, Signal, getpid, getppid, getrlimit, kill_process,
     set_parent_process_death_signal, setrlimit, setsid,
 };
 
 use super::args::{Bind, Job, RunArgs};
 use super::descendants::{self, Reaped, Strangers};
-use super::environment::{self, Environment};
+use super::environment::{self, Environment, RankPlace};
 use super::job_registry::JobRegistry;
-use super::output::Output;
+use super::output::{JobStream, Output};
 use super::ranks::Ranks;
 use super::signals::{self, Signals};
+use super::site::{SiteNews, Sites};
 use super::status::Status;
 use super::supervise::{Action, Supervisor, SupervisorEvent};
 use super::{child, cores, terminal};
@@ -51,12 +55,20 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     descendants::adopt()?;
     // Wakes this process even if it is stopped; that the guard is gone it sees for itself.
     set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
-    let job = args.args.into_job();
+    let job = args.args.into_job()?;
     let mark = environment::mark(&args.job);
+    let places = job.places().map_err(anyhow::Error::msg)?;
+    let is_wanted = || !is_gone(args.guard) && !has_ending(&signals);
+    let mut sites = Sites::connect(&job, &args.job, &places, is_wanted)?;
     let mut environment = Environment::new(args.job);
-    let registry = JobRegistry::open(&job, &mut environment)?;
+    environment.listen = sites.launcher_address().filter(|address| is_own(address));
+    let registry = JobRegistry::open(&job, &mut environment, !sites.is_empty())?;
     // If one cannot be started, the guard ends those that were.
-    let mut children = start(&job, &environment)?;
+    let mut streams = sites.begin(&job, &environment)?;
+    let here = places.into_iter().find(|place| place.host.is_none());
+    let ranks = here.map_or(0..0, |place| place.ranks);
+    let (ranks, own) = start(&job, &ranks, &environment)?;
+    streams.extend(own);
     let pool = environment.pool.clone();
     // With it the last copy of the secret's text in this process.
     drop(environment);
@@ -71,8 +83,9 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let launcher = Launcher {
         guard: args.guard,
         signals,
-        ranks: children.iter().map(Pid::from_child).collect(),
-        output: Output::start(&mut children, job.options.tag_output)?,
+        ranks,
+        sites,
+        output: Output::start(streams, job.options.tag_output)?,
         supervisor: Supervisor::new(
             job.processes.get(),
             job.options.timeout,
@@ -91,25 +104,50 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Starts all processes. This is the main thread, at whose end the kernel kills them.
-fn start(job: &Job, environment: &Environment) -> Result<Vec<Child>> {
+/// Starts the processes of these ranks; they, and what they write. This is the main thread, at whose end the kernel kills
+/// them.
+pub(super) fn start(
+    job: &Job,
+    ranks: &Range<u32>,
+    environment: &Environment,
+) -> Result<(Ranks, Vec<JobStream>)> {
     let files = raise_files(job.processes.get());
     let cores = match job.options.bind_to {
         Bind::Core => cores::in_turn()?,
         Bind::None => Vec::new(),
     };
-    let core = |rank: u32| cores.iter().cycle().nth(rank as usize).copied();
-    let one = |rank| {
+    let (mut streams, mut processes) = (Vec::new(), Vec::new());
+    for (rank, local) in ranks.clone().zip(0..) {
+        let core = cores.iter().cycle().nth(local as usize).copied();
         let mut command = Command::new(own_program());
-        command.args(child::to_args(getpid().as_raw_pid(), core(rank), files));
+        command.args(child::to_args(getpid().as_raw_pid(), core, files));
         command.arg(&job.program).args(&job.args).process_group(0);
         command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        environment
-            .start(&mut command, job, (rank, core(rank)))
-            .with_context(|| format!("starting rank {rank}"))
-    };
-    (0..job.processes.get()).map(one).collect()
+        let place = RankPlace { rank, local, core };
+        let mut child = environment
+            .start(&mut command, job, place)
+            .with_context(|| format!("starting rank {rank}"))?;
+        processes.push(Pid::from_child(&child));
+        let out = child.stdout.take().map(|pipe| (OwnedFd::from(pipe), false));
+        let err = child.stderr.take().map(|pipe| (OwnedFd::from(pipe), true));
+        for (from, is_error) in out.into_iter().chain(err) {
+            ioctl_fionbio(&from, true)?;
+            streams.push(JobStream { rank, is_error, from });
+        }
+    }
+    Ok((Ranks::new(ranks.start, processes), streams))
+}
+
+/// Whether a signal has come that ends a job.
+fn has_ending(signals: &Signals) -> bool {
+    std::iter::from_fn(|| signals.try_next())
+        .any(|told| !told.by_terminal && signals::ends(told.signal))
+}
+
+/// Whether an address is one of this machine, so that it can be listened at.
+fn is_own(address: &str) -> bool {
+    address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok())
 }
 
 fn is_gone(guard: i32) -> bool {
@@ -129,7 +167,10 @@ fn raise_files(processes: u32) -> Option<u64> {
 struct Launcher {
     guard: i32,
     signals: Signals,
+    /// The processes on this machine.
     ranks: Ranks,
+    /// Those on others.
+    sites: Sites,
     output: Output,
     supervisor: Supervisor,
     registry: JobRegistry,
@@ -152,7 +193,9 @@ impl Launcher {
                 }
             }
             let time = self.supervisor.wake_at().map(|at| at - rt::now());
-            wait_for(&mut [PollFd::new(&self.signals, PollFlags::IN)], time);
+            let time = time.into_iter().chain(self.sites.look_within()).min();
+            let signals = PollFd::new(&self.signals, PollFlags::IN);
+            wait_for(&mut [signals, PollFd::new(&self.sites, PollFlags::IN)], time);
         }
     }
 
@@ -166,7 +209,14 @@ impl Launcher {
         let mut reaped = descendants::reap();
         while let Reaped::Child(pid, status) = reaped {
             ended.extend(self.ranks.ended(pid).map(|rank| (rank, status)));
+            self.sites.ended(pid, status);
             reaped = descendants::reap();
+        }
+        for news in self.sites.news() {
+            match news {
+                SiteNews::Exited(there) => ended.extend(there),
+                SiteNews::Tell(what) => self.output.tell(&what),
+            }
         }
         while let Some(known) = self.events.as_mut().and_then(Events::try_next) {
             // The rank of a node of an open pool is not the number of its process.
@@ -181,11 +231,26 @@ impl Launcher {
             ended.iter().filter(|_| !self.is_open).for_each(tell);
             events.push(SupervisorEvent::Exited(ended));
         }
-        if reaped == Reaped::Alone {
+        if self.sites.are_alone() && self.is_alone_here(reaped) {
             events.push(SupervisorEvent::Alone);
         }
         events.push(SupervisorEvent::Tick);
         events
+    }
+
+    /// Whether no process of the job is left on this machine.
+    fn is_alone_here(&self, reaped: Reaped) -> bool {
+        match reaped {
+            Reaped::Alone => true,
+            // What connects with other machines ends when all of their output has come.
+            _ if self.sites.is_empty() || self.supervisor.running().next().is_some() => false,
+            _ => descendants::all(&self.strangers()).is_empty(),
+        }
+    }
+
+    /// The children that are none of the job.
+    fn strangers(&self) -> Strangers {
+        Strangers::children(self.sites.processes())
     }
 
     /// The signals that have come for the job.
@@ -202,20 +267,18 @@ impl Launcher {
     }
 
     /// Does it; gives the exit code if that was the last.
-    fn act(&self, action: Action) -> Option<u8> {
+    fn act(&mut self, action: Action) -> Option<u8> {
         match action {
             Action::Pass(signal) => {
-                self.pass(signal, None);
+                self.ranks.pass(signal, None);
+                self.sites.pass(signal);
                 if signal == Signal::TSTP {
-                    // The registry's clock runs on; what it misses it does not count.
-                    let _ = kill_process(getpid(), Signal::STOP);
+                    self.stop();
                 }
             }
             Action::End { signal, spare } => {
-                let groups = self.pass(signal, spare);
-                let others = descendants::all(&Strangers::default());
-                let others = others.iter().filter(|kin| !groups.contains(&kin.group));
-                others.for_each(|kin| kin.send(signal));
+                self.ranks.end_all(signal, spare, &self.strangers());
+                self.sites.end(signal, spare);
             }
             Action::Tell(what) => self.output.tell(&what),
             Action::Finish { code } => return Some(code),
@@ -223,26 +286,24 @@ impl Launcher {
         None
     }
 
-    /// Sends `signal` to the groups of the processes that run, and gives those groups.
-    ///
-    /// A process that has not been reaped keeps its number, so no stranger is meant.
-    fn pass(&self, signal: Signal, spare: Option<u32>) -> BTreeSet<i32> {
-        let running = self.supervisor.running();
-        let groups = running.filter_map(|rank| Some((rank, self.ranks.group(rank)?)));
-        let sent = groups.map(|(rank, group)| {
-            if Some(rank) != spare {
-                let _ = kill_process_group(group, signal);
-            }
-            group.as_raw_pid()
-        });
-        sent.collect()
+    /// Stops this process, until it is to go on. The registry's clock runs on; what it misses it does not count.
+    fn stop(&mut self) {
+        if !self.sites.is_empty() {
+            // The order is on its way.
+            rt::sleep(ORDERED);
+        }
+        let _ = kill_process(getpid(), Signal::STOP);
+        self.sites.continue_now();
     }
 
     /// Waits until all that the processes wrote is written, if that can be.
-    fn see_written(&self) {
-        self.output.finish();
-        let mut until = None;
+    fn see_written(&mut self) {
+        let (mut until, mut is_finishing) = (None, false);
         loop {
+            if !is_finishing && self.sites.are_written() {
+                is_finishing = true;
+                self.output.finish();
+            }
             if self.is_guard_gone() || self.supervisor.is_hurried() {
                 until = until.or(Some(rt::now() + LAST_WORDS));
             }
@@ -250,6 +311,7 @@ impl Launcher {
             let mut fds = [
                 PollFd::new(self.output.done(), PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::new(&self.sites, PollFlags::IN),
             ];
             let ready = wait_for(&mut fds, time);
             let is_done = !fds[0].revents().is_empty() || !ready && time == Some(Duration::ZERO);
@@ -260,6 +322,8 @@ impl Launcher {
     }
 }
 
+/// For a thread to write an order.
+const ORDERED: Duration = Duration::from_millis(20);
 /// Descriptors for all else.
 const FILES: u64 = 64;
 /// How long a reader may take for the end of the output when no caller waits any more.

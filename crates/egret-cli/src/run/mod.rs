@@ -1,4 +1,4 @@
-//! `egret run`: processes of one job on this machine, from start to end.
+//! `egret run`: processes of one job, from start to end.
 //!
 //! ```text
 //!  your shell ── guard ── launcher ─┬─ rank 0 ─ whatever it starts
@@ -15,6 +15,8 @@
 //! moves to. The one of the two that survives the other ends everything ([`kin`]); when the
 //! launcher is gone, the kernel has killed the programs already. Nothing is written to a
 //! disk that would have to be removed.
+//!
+//! Processes on other machines are those of [sites](site).
 
 mod args;
 mod child;
@@ -31,6 +33,7 @@ mod program;
 mod ranks;
 mod signals;
 mod sink;
+mod site;
 mod status;
 mod supervise;
 mod terminal;
@@ -48,15 +51,19 @@ pub(crate) use environment::in_job;
 pub(crate) use job_registry::setting;
 pub(crate) use launcher::{LauncherArgs, serve};
 pub(crate) use signals::{Signals, ends};
+pub(crate) use site::{SiteArgs, SiteGuardArgs, guard as guard_site, serve as serve_site};
 
 /// Runs the program of the command line.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
-    launch(&args.into_job())
+    launch(&args.into_job()?)
 }
 
 /// Runs `job` to its end; the exit code is the job's.
 pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
-    if let Some(refusal) = program::refusal(job) {
+    let places = job.places().map_err(anyhow::Error::msg)?;
+    // Of a program on other machines they say it.
+    let is_here = places.iter().any(|place| place.host.is_none());
+    if let Some(refusal) = program::refusal(job).filter(|_| is_here) {
         tell(&refusal.to_string());
         return Ok(ExitCode::from(refusal.code()));
     }

@@ -6,14 +6,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use egret::rt;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use rustix::io::{ioctl_fionbio, read, write};
+use rustix::io::{read, write};
 use rustix::stdio::{stderr, stdout};
 
 use super::lines::LineBuffer;
@@ -42,6 +41,15 @@ struct OutputRequest {
     is_over: bool,
 }
 
+/// What a process writes to its standard output or its standard error.
+#[derive(Debug)]
+pub(crate) struct JobStream {
+    pub(crate) rank: u32,
+    pub(crate) is_error: bool,
+    /// Does not block.
+    pub(crate) from: OwnedFd,
+}
+
 /// One stream of one process.
 #[derive(Debug)]
 struct ProcessStream {
@@ -53,13 +61,16 @@ struct ProcessStream {
 }
 
 impl Output {
-    /// Forwards what `children`, by rank, write.
-    pub(crate) fn start(children: &mut [Child], tagged: bool) -> Result<Self> {
+    /// Forwards what comes by these streams.
+    pub(crate) fn start(streams: Vec<JobStream>, tagged: bool) -> Result<Self> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let shared = OutputState { asked: Mutex::default(), wake: event()?, done: event()? };
         let shared = Arc::new(shared);
         let same = are_same(stdout(), stderr());
-        let streams = streams(children, tagged, usize::from(!same))?;
+        let streams = streams.into_iter().enumerate();
+        let streams =
+            streams.map(|(id, stream)| ProcessStream::new(id, stream, tagged, usize::from(!same)));
+        let streams = streams.collect();
         let mut sinks = vec![OutputSink::new(Unbuffered(stdout()))];
         if !same {
             sinks.push(OutputSink::new(Unbuffered(stderr())));
@@ -99,21 +110,6 @@ impl OutputState {
     }
 }
 
-fn streams(children: &mut [Child], tagged: bool, error_sink: usize) -> Result<Vec<ProcessStream>> {
-    let mut streams = Vec::new();
-    for (rank, child) in children.iter_mut().enumerate() {
-        let out = child.stdout.take().map(|pipe| (OwnedFd::from(pipe), 0));
-        let err = child.stderr.take().map(|pipe| (OwnedFd::from(pipe), error_sink));
-        for (from, sink) in out.into_iter().chain(err) {
-            ioctl_fionbio(&from, true)?;
-            let tag = if tagged { format!("[{rank}] ").into_bytes() } else { Vec::new() };
-            let id = streams.len();
-            streams.push(ProcessStream { id, from, lines: LineBuffer::default(), tag, sink });
-        }
-    }
-    Ok(streams)
-}
-
 /// What a stream has after a look at it.
 #[derive(Debug, PartialEq, Eq)]
 enum Has {
@@ -123,6 +119,13 @@ enum Has {
 }
 
 impl ProcessStream {
+    fn new(id: StreamId, stream: JobStream, tagged: bool, error_sink: usize) -> Self {
+        let JobStream { rank, is_error, from } = stream;
+        let tag = if tagged { format!("[{rank}] ").into_bytes() } else { Vec::new() };
+        let sink = if is_error { error_sink } else { 0 };
+        Self { id, from, lines: LineBuffer::default(), tag, sink }
+    }
+
     fn step(&mut self, sinks: &mut [OutputSink<Unbuffered>]) -> io::Result<Has> {
         let sink = &mut sinks[self.sink];
         match self.lines.fill(&self.from) {

@@ -1,33 +1,66 @@
 //! Which process is which rank.
 
-use rustix::process::Pid;
+use std::collections::BTreeSet;
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::descendants::{self, Strangers};
 use super::fault::{Fault, planted};
 
-/// The processes of the ranks that have not been waited for. Of these the number is their own; after
+/// The processes of the ranks here that have not been waited for. Of these the number is their own; after
 /// that it may be given to any process, also to one that this one adopts.
-#[derive(Debug)]
-pub(crate) struct Ranks(Vec<Option<Pid>>);
+#[derive(Debug, Default)]
+pub(crate) struct Ranks {
+    /// The first of the ranks.
+    first: u32,
+    processes: Vec<Option<Pid>>,
+}
 
 impl Ranks {
+    /// The processes of the ranks from this one on.
+    pub(crate) fn new(first: u32, processes: impl IntoIterator<Item = Pid>) -> Self {
+        Self { first, processes: processes.into_iter().map(Some).collect() }
+    }
+
+    /// The rank behind the last.
+    pub(crate) fn end(&self) -> u32 {
+        self.first + u32::try_from(self.processes.len()).unwrap_or(u32::MAX)
+    }
+
     /// Which rank this process was, if it was one. It has been waited for.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<u32> {
-        let (rank, process) = (0..).zip(&mut self.0).find(|(_, process)| **process == Some(pid))?;
+        let mut all = (self.first..).zip(&mut self.processes);
+        let (rank, process) = all.find(|(_, process)| **process == Some(pid))?;
         if !planted(Fault::RanksKept) {
             *process = None;
         }
         Some(rank)
     }
 
-    /// The group that a rank leads.
-    pub(crate) fn group(&self, rank: u32) -> Option<Pid> {
-        self.0.get(rank as usize).copied().flatten()
+    /// The ranks that run, and the group that each leads.
+    fn groups(&self) -> impl Iterator<Item = (u32, Pid)> {
+        (self.first..).zip(&self.processes).filter_map(|(rank, process)| Some((rank, (*process)?)))
     }
-}
 
-impl FromIterator<Pid> for Ranks {
-    fn from_iter<T: IntoIterator<Item = Pid>>(pids: T) -> Self {
-        Self(pids.into_iter().map(Some).collect())
+    /// Sends `signal` to the groups of the processes that run, and gives those groups.
+    ///
+    /// A process that has not been reaped keeps its number, so no stranger is meant.
+    pub(crate) fn pass(&self, signal: Signal, spare: Option<u32>) -> BTreeSet<i32> {
+        let sent = self.groups().map(|(rank, group)| {
+            if Some(rank) != spare {
+                let _ = kill_process_group(group, signal);
+            }
+            group.as_raw_pid()
+        });
+        sent.collect()
+    }
+
+    /// Sends `signal` to every descendant of this process but the strangers, and the group of one rank.
+    pub(crate) fn end_all(&self, signal: Signal, spare: Option<u32>, strangers: &Strangers) {
+        let groups = self.pass(signal, spare);
+        let others = descendants::all(strangers);
+        let others = others.iter().filter(|kin| !groups.contains(&kin.group));
+        others.for_each(|kin| kin.send(signal));
     }
 }
 
@@ -38,12 +71,14 @@ mod tests {
 
     fn a_number_is_a_ranks_until_the_rank_has_ended() {
         let pid = |number| Pid::from_raw(number).unwrap();
-        let mut ranks: Ranks = [pid(70), pid(71)].into_iter().collect();
-        assert_eq!((ranks.group(0), ranks.group(1)), (Some(pid(70)), Some(pid(71))));
+        let mut ranks = Ranks::new(4, [pid(70), pid(71)]);
+        let groups = |ranks: &Ranks| ranks.groups().collect::<Vec<_>>();
+        assert_eq!(groups(&ranks), [(4, pid(70)), (5, pid(71))]);
+        assert_eq!(ranks.end(), 6);
         assert_eq!(ranks.ended(pid(69)), None);
-        assert_eq!(ranks.ended(pid(71)), Some(1));
+        assert_eq!(ranks.ended(pid(71)), Some(5));
         assert_eq!(ranks.ended(pid(71)), None, "another process of the same number");
-        assert_eq!((ranks.group(0), ranks.group(1)), (Some(pid(70)), None));
+        assert_eq!(groups(&ranks), [(4, pid(70))]);
     }
 
     #[test]

@@ -3,14 +3,17 @@
 use std::fmt;
 
 use rustix::process::{Signal, WaitStatus};
+use serde::{Deserialize, Serialize};
 
 use super::signals::ends;
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Status {
     Code(u8),
     Signal(i32),
+    /// Its machine is out of reach, and ends it.
+    Lost,
 }
 
 impl Status {
@@ -27,6 +30,7 @@ impl Status {
         match self {
             Self::Code(code) => code,
             Self::Signal(number) => signalled(number),
+            Self::Lost => signalled(Signal::KILL.as_raw()),
         }
     }
 
@@ -46,6 +50,7 @@ impl fmt::Display for Status {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
             Self::Signal(number) => write!(f, "was ended by {}", SignalName(*number)),
+            Self::Lost => f.write_str("was lost with its machine"),
         }
     }
 }
@@ -96,6 +101,8 @@ mod tests {
         assert_eq!(Status::Code(3).to_string(), "exited with code 3");
         assert_eq!(Status::Signal(9).to_string(), "was ended by signal 9 (KILL)");
         assert_eq!(Status::Signal(40).to_string(), "was ended by signal 40");
-        assert_eq!([Status::Code(3).code(), Status::Signal(11).code()], [3, 139]);
+        assert_eq!(Status::Lost.to_string(), "was lost with its machine");
+        let all = [Status::Code(3), Status::Signal(11), Status::Lost];
+        assert_eq!(all.map(Status::code), [3, 139, 137]);
     }
 }

@@ -1,0 +1,117 @@
+//! What a launcher orders, and what a site reports.
+
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+use super::super::status::Status;
+
+/// What the launcher says to a site.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SiteOrder {
+    /// Start the processes.
+    Begin(Box<SiteJob>),
+    /// Give the signal to the groups of the processes that run.
+    Pass(i32),
+    /// Give it to every descendant, except to the group of one rank.
+    End { signal: i32, spare: Option<u32> },
+    /// So many bytes of output have been passed on.
+    Taken(u32),
+    /// No output of this stream is wanted any more: who writes to it is to learn that.
+    Unread(u32),
+    /// The launcher is there.
+    Here,
+    /// The site may go.
+    Finish,
+}
+
+/// What a site says to the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SiteReport {
+    /// The first of all.
+    Hello(SiteHello),
+    /// The job cannot begin here; the exit code is that of a shell.
+    Refused { why: String, code: u8 },
+    /// These processes have ended, in no known order.
+    Exited(Vec<(u32, Status)>),
+    /// No process of the job is left here.
+    Alone,
+    /// All output has been said.
+    OutputEnds,
+    /// The site is there.
+    Here,
+}
+
+/// Who a site is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SiteHello {
+    /// [`PROTOCOL`] there.
+    pub(super) protocol: u32,
+    /// The version of egret.
+    pub(super) version: String,
+    /// The address that the launcher has for the site, if it knows.
+    pub(super) launcher: Option<String>,
+}
+
+/// What a site needs to know of the job.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SiteJob {
+    /// The command line that says the job.
+    pub(super) args: Vec<OsBytes>,
+    pub(super) ranks: Range<u32>,
+    pub(super) pool: String,
+    pub(super) registry: String,
+    /// Wiped with this.
+    #[serde(serialize_with = "write_secret", deserialize_with = "read_secret")]
+    pub(super) secret: Zeroizing<String>,
+    /// The working directory.
+    pub(super) directory: OsBytes,
+    /// Variables of the launcher that go along.
+    pub(super) variables: Vec<(OsBytes, OsBytes)>,
+}
+
+impl std::fmt::Debug for SiteJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Without the secret.
+        f.debug_struct("SiteJob").field("ranks", &self.ranks).finish_non_exhaustive()
+    }
+}
+
+fn write_secret<S: Serializer>(secret: &Zeroizing<String>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(secret)
+}
+
+fn read_secret<'de, D: Deserializer<'de>>(from: D) -> Result<Zeroizing<String>, D::Error> {
+    String::deserialize(from).map(Zeroizing::new)
+}
+
+/// A text of the system, which need not be Unicode.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct OsBytes(Vec<u8>);
+
+impl From<&OsStr> for OsBytes {
+    fn from(text: &OsStr) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+}
+
+impl From<OsBytes> for OsString {
+    fn from(text: OsBytes) -> Self {
+        Self::from_vec(text.0)
+    }
+}
+
+/// The number of a stream of a rank: its standard output or its standard error.
+pub(super) fn stream_of(rank: u32, is_error: bool) -> u32 {
+    2 * rank + u32::from(is_error)
+}
+
+/// Launcher and site understand each other if this is the same.
+pub(super) const PROTOCOL: u32 = 1;
+/// What a site says before its first frame.
+pub(super) const GREETING: &[u8] = b"egret site\n";
+/// Bytes of output that a site says before the launcher has passed them on.
+pub(super) const WINDOW: usize = 1 << 20;

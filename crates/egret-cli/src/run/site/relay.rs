@@ -1,0 +1,204 @@
+//! What a site says to the launcher: its reports, and the output of its processes, on a thread of its own.
+//!
+//! The launcher may be slow with output, so the thread says at most [`WINDOW`] bytes of it before the launcher has passed
+//! them on. Reports do not wait for that.
+
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use egret::rt::{self, Instant};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::io::{read, write};
+use rustix::stdio::stdout;
+
+use super::SAY_EVERY;
+use super::frames::{Frame, PIECE_MAX, write_bytes};
+use super::order::{GREETING, SiteReport, WINDOW, stream_of};
+use crate::run::output::JobStream;
+use crate::run::sink::Unbuffered;
+use crate::system::wait_for;
+
+/// The thread; it ends after [`Relay::finish`], or when nothing can be said any more.
+#[derive(Debug)]
+pub(super) struct Relay(Arc<RelayState>);
+
+#[derive(Debug)]
+struct RelayState {
+    asked: Mutex<RelayRequest>,
+    wake: OwnedFd,
+}
+
+/// What the thread is asked to do.
+#[derive(Debug, Default)]
+struct RelayRequest {
+    /// Frames to be said.
+    reports: Vec<Vec<u8>>,
+    streams: Vec<JobStream>,
+    /// Bytes that the launcher has passed on.
+    taken: usize,
+    /// Streams that it does not want.
+    unread: Vec<u32>,
+    /// All writers have ended.
+    is_over: bool,
+}
+
+impl Relay {
+    /// Starts it; `ended` is called when all is said.
+    pub(super) fn start(ended: impl FnOnce() + Send + 'static) -> Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake = wake.context("making a descriptor to be woken by")?;
+        let state = Arc::new(RelayState { asked: Mutex::default(), wake });
+        let thread = RelayThread {
+            state: Arc::clone(&state),
+            to: Unbuffered(stdout()),
+            streams: Vec::new(),
+            room: WINDOW,
+            is_over: false,
+            said: rt::now(),
+        };
+        let run = move || {
+            // Nobody is there to be told of an error: the launcher is gone.
+            let _ = thread.run();
+            ended();
+        };
+        rt::spawn("relay", run).context("starting a thread for output")?;
+        Ok(Self(state))
+    }
+
+    pub(super) fn report(&self, report: &SiteReport) {
+        if let Ok(frame) = Frame::said(report) {
+            self.0.ask(|asked| asked.reports.push(frame));
+        }
+    }
+
+    pub(super) fn add(&self, streams: Vec<JobStream>) {
+        self.0.ask(|asked| asked.streams.extend(streams));
+    }
+
+    pub(super) fn taken(&self, bytes: u32) {
+        self.0.ask(|asked| asked.taken += bytes as usize);
+    }
+
+    pub(super) fn unread(&self, stream: u32) {
+        self.0.ask(|asked| asked.unread.push(stream));
+    }
+
+    /// Says the rest, now that no process is left that could write more.
+    pub(super) fn finish(&self) {
+        self.0.ask(|asked| asked.is_over = true);
+    }
+}
+
+impl RelayState {
+    fn ask(&self, what: impl FnOnce(&mut RelayRequest)) {
+        what(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> RelayRequest {
+        let _ = read(&self.wake, &mut [0; 8]);
+        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct RelayThread {
+    state: Arc<RelayState>,
+    to: Unbuffered,
+    streams: Vec<JobStream>,
+    /// Bytes of output that may be said.
+    room: usize,
+    is_over: bool,
+    /// When something was said last.
+    said: Instant,
+}
+
+impl RelayThread {
+    fn run(mut self) -> io::Result<()> {
+        self.to.write_all(GREETING)?;
+        let mut piece = vec![0; PIECE_MAX];
+        loop {
+            let asked = self.state.take();
+            self.obey(asked)?;
+            let ready = self.wait();
+            let streams = std::mem::take(&mut self.streams).into_iter().zip(&ready);
+            let mut kept = Vec::with_capacity(ready.len());
+            for (stream, is_ready) in streams {
+                if !is_ready || self.pass(&stream, &mut piece)? {
+                    kept.push(stream);
+                }
+            }
+            self.streams = kept;
+            // Nothing is left in a stream whose writers have ended if there is room for it, and it has nothing.
+            if self.is_over && self.room > 0 && !ready.contains(&true) {
+                return self.say(&Frame::said(&SiteReport::OutputEnds)?);
+            }
+            if rt::now() - self.said >= SAY_EVERY {
+                self.say(&Frame::said(&SiteReport::Here)?)?;
+            }
+        }
+    }
+
+    fn obey(&mut self, asked: RelayRequest) -> io::Result<()> {
+        for report in &asked.reports {
+            self.say(report)?;
+        }
+        self.streams.extend(asked.streams);
+        // A launcher that has taken more than it was given gives no more room than there is.
+        self.room = (self.room + asked.taken).min(WINDOW);
+        self.streams
+            .retain(|stream| !asked.unread.contains(&stream_of(stream.rank, stream.is_error)));
+        self.is_over |= asked.is_over;
+        Ok(())
+    }
+
+    /// Waits for something to do; which of the streams have something.
+    fn wait(&self) -> Vec<bool> {
+        let mut fds = vec![PollFd::new(&self.state.wake, PollFlags::IN)];
+        if self.room > 0 {
+            fds.extend(self.streams.iter().map(|stream| PollFd::new(&stream.from, PollFlags::IN)));
+        }
+        let time = match self.is_over && self.room > 0 {
+            true => Duration::ZERO,
+            false => SAY_EVERY.saturating_sub(rt::now() - self.said),
+        };
+        wait_for(&mut fds, Some(time));
+        let mut ready: Vec<_> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        ready.resize(self.streams.len(), false);
+        ready
+    }
+
+    /// Says what a stream has; whether there can be more.
+    fn pass(&mut self, stream: &JobStream, piece: &mut [u8]) -> io::Result<bool> {
+        let most = piece.len().min(self.room);
+        if most == 0 {
+            return Ok(true);
+        }
+        match read(&stream.from, &mut piece[..most]).map_err(io::Error::from) {
+            Ok(0) => Ok(false),
+            Ok(bytes) => {
+                write_bytes(
+                    &mut self.to,
+                    stream_of(stream.rank, stream.is_error),
+                    &piece[..bytes],
+                )?;
+                self.room -= bytes;
+                self.said = rt::now();
+                Ok(true)
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                Ok(true)
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn say(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.said = rt::now();
+        self.to.write_all(frame)
+    }
+}

@@ -1,0 +1,304 @@
+//! A site: starts processes where it is, as another machine orders, and ends them if that machine is gone.
+
+use std::io::BufReader;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use egret::rt::{self, Instant};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
+use rustix::stdio::{dup2_stdin, dup2_stdout, stdin};
+
+use super::frames::Frame;
+use super::inbox::Inbox;
+use super::order::{PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport};
+use super::relay::Relay;
+use super::{LOST_AFTER, SAY_EVERY};
+use crate::run::args::{OnDeath, RunArgs};
+use crate::run::descendants::{self, Reaped};
+use crate::run::environment::{self, Environment};
+use crate::run::guard::SiteLauncher;
+use crate::run::ranks::Ranks;
+use crate::run::signals::{self, Signals};
+use crate::run::supervise::{Action, Supervisor, SupervisorEvent};
+use crate::run::{launcher, program};
+use crate::system::{own_program, wait_for};
+
+/// How another machine starts a site here.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SiteGuardArgs {
+    #[arg(long)]
+    job: String,
+    /// The number of the site among those of the job
+    #[arg(long)]
+    site: u32,
+}
+
+/// The process of a site that starts the others.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SiteArgs {
+    #[arg(long)]
+    guard: i32,
+    #[arg(long)]
+    job: String,
+    #[arg(long)]
+    site: u32,
+}
+
+/// Starts the site, waits for its end, and leaves nothing behind.
+pub(crate) fn guard(args: &SiteGuardArgs) -> Result<ExitCode> {
+    let signals = Signals::block()?;
+    let mut command = Command::new(own_program());
+    command.args(["run-site-launcher", &format!("--guard={}", getpid().as_raw_pid())]);
+    command.args([format!("--job={}", args.job), format!("--site={}", args.site)]);
+    let site = SiteLauncher::start(command, signals)?;
+    // The site alone is to have them: their end is how either side learns that the other is gone.
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
+    let null = null.context("opening /dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    let name = environment::site_name(&args.job, args.site);
+    Ok(ExitCode::from(site.wait(&environment::site_mark(&name)).code()))
+}
+
+/// Does what another machine orders until it says that this is all, or is gone.
+pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
+    let signals = Signals::block()?;
+    setsid().context("beginning a session; this is started by `egret run-site`, not by hand")?;
+    descendants::adopt()?;
+    set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
+    let inbox = Inbox::new()?;
+    let (said, heard) = (inbox.clone(), inbox.clone());
+    let relay = Relay::start(move || said.put(SiteEvent::Relayed))?;
+    let orders = std::fs::File::from(stdin().try_clone_to_owned()?);
+    rt::spawn("orders", move || {
+        let mut orders = BufReader::new(orders);
+        // What is no order is as bad as none: the launcher has a reason of its own to be told.
+        while let Ok(Some(Frame::Said(order))) = Frame::read(&mut orders) {
+            heard.put(SiteEvent::Order(order));
+        }
+        heard.put(SiteEvent::NoMoreOrders);
+    })?;
+    relay.report(&SiteReport::Hello(SiteHello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        launcher: connection().map(|(launcher, _)| launcher),
+    }));
+    let site = Site {
+        guard: args.guard,
+        environment: Some(Environment::of_site(args.job, args.site)),
+        signals,
+        inbox,
+        relay,
+        ranks: None,
+        heard: rt::now(),
+        is_stopped: false,
+        is_alone: false,
+        is_finished: false,
+        is_relayed: false,
+        ending: None,
+    };
+    site.run()
+}
+
+/// The address of the launcher, and that of this machine, as the connection between them has them.
+fn connection() -> Option<(String, Option<String>)> {
+    if let Ok(of_ssh) = std::env::var("SSH_CONNECTION") {
+        let mut words = of_ssh.split(' ').map(str::to_owned);
+        return Some((words.next()?, words.nth(1)));
+    }
+    Some((std::env::var("SLURM_LAUNCH_NODE_IPADDR").ok()?, None))
+}
+
+/// What threads have for the main one.
+#[derive(Debug)]
+enum SiteEvent {
+    Order(SiteOrder),
+    NoMoreOrders,
+    /// All is said to the launcher, or can be said no more.
+    Relayed,
+}
+
+#[derive(Debug)]
+struct Site {
+    guard: i32,
+    /// Until the processes are started.
+    environment: Option<Environment>,
+    signals: Signals,
+    inbox: Inbox<SiteEvent>,
+    relay: Relay,
+    /// The processes, once they are started.
+    ranks: Option<Ranks>,
+    heard: Instant,
+    /// The launcher says nothing, as it is stopped with the job.
+    is_stopped: bool,
+    is_alone: bool,
+    is_finished: bool,
+    is_relayed: bool,
+    /// Ends the processes, as no launcher is there any more.
+    ending: Option<Supervisor>,
+}
+
+impl Site {
+    fn run(mut self) -> Result<ExitCode> {
+        loop {
+            let mut lost = false;
+            for event in self.inbox.take() {
+                self.heard = rt::now();
+                self.is_stopped = false;
+                match event {
+                    SiteEvent::Order(order) => self.obey(order),
+                    SiteEvent::NoMoreOrders => lost = true,
+                    SiteEvent::Relayed => self.is_relayed = true,
+                }
+            }
+            let asked = std::iter::from_fn(|| self.signals.try_next());
+            lost |= asked.filter(|told| signals::ends(told.signal)).count() > 0;
+            lost |= getppid().map(Pid::as_raw_pid) != Some(self.guard);
+            lost |= !self.is_stopped && rt::now() - self.heard > LOST_AFTER;
+            if self.is_over(lost) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let mut events = self.reaped();
+            if lost && self.ending.is_none() {
+                let ranks = self.ranks.as_ref().map_or(0, Ranks::end);
+                let on_death = (OnDeath::End, std::time::Duration::ZERO);
+                self.ending = Some(Supervisor::new(ranks, None, on_death, rt::now()));
+                events.push(SupervisorEvent::GuardGone);
+            }
+            events.push(SupervisorEvent::Tick);
+            if self.end(events) {
+                bail!("the launcher of the job is gone, and its processes here were ended");
+            }
+            let mut time = SAY_EVERY;
+            if let Some(at) = self.ending.as_ref().and_then(Supervisor::wake_at) {
+                time = time.min(at - rt::now());
+            }
+            let mut fds = [
+                PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::new(&self.inbox, PollFlags::IN),
+            ];
+            wait_for(&mut fds, Some(time));
+        }
+    }
+
+    /// Whether nothing is left to do.
+    fn is_over(&self, lost: bool) -> bool {
+        let has_none = self.ranks.is_none() || self.is_alone;
+        has_none && (lost || self.is_finished && self.is_relayed)
+    }
+
+    fn obey(&mut self, order: SiteOrder) {
+        match order {
+            SiteOrder::Begin(job) => {
+                if let Err(SiteRefusal { why, code }) = self.begin(*job) {
+                    self.relay.report(&SiteReport::Refused { why, code });
+                    self.relay.finish();
+                }
+            }
+            SiteOrder::Pass(signal) => {
+                let signal = Signal::from_named_raw(signal);
+                self.is_stopped = signal == Some(Signal::TSTP);
+                if let (Some(signal), Some(ranks)) = (signal, &self.ranks) {
+                    ranks.pass(signal, None);
+                }
+            }
+            SiteOrder::End { signal, spare } => {
+                if let (Some(signal), Some(ranks)) = (Signal::from_named_raw(signal), &self.ranks) {
+                    ranks.end_all(signal, spare, &descendants::Strangers::default());
+                }
+            }
+            SiteOrder::Taken(bytes) => self.relay.taken(bytes),
+            SiteOrder::Unread(stream) => self.relay.unread(stream),
+            SiteOrder::Here => {}
+            SiteOrder::Finish => self.is_finished = true,
+        }
+    }
+
+    /// Starts the processes.
+    fn begin(&mut self, job: SiteJob) -> Result<(), SiteRefusal> {
+        let Some(mut environment) = self.environment.take() else { return Ok(()) };
+        let directory = std::ffi::OsString::from(job.directory);
+        std::env::set_current_dir(&directory).map_err(|why| SiteRefusal {
+            why: format!("no working directory {}: {why}", directory.display()),
+            code: 1,
+        })?;
+        let words = job.args.into_iter().map(std::ffi::OsString::from);
+        let line =
+            SiteLine::try_parse_from([std::ffi::OsString::from("run")].into_iter().chain(words));
+        let asked = line.map_err(anyhow::Error::from).and_then(|line| line.args.into_job())?;
+        if let Some(refusal) = program::refusal(&asked) {
+            return Err(SiteRefusal { why: refusal.to_string(), code: refusal.code() });
+        }
+        environment.pool = job.pool;
+        environment.registry = job.registry;
+        environment.secret = job.secret;
+        environment.variables =
+            job.variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        environment.listen = connection().and_then(|(_, here)| here);
+        let (ranks, streams) = launcher::start(&asked, &job.ranks, &environment)?;
+        self.ranks = Some(ranks);
+        self.relay.add(streams);
+        Ok(())
+    }
+
+    /// What has ended here; the launcher is told.
+    fn reaped(&mut self) -> Vec<SupervisorEvent> {
+        let Some(ranks) = &mut self.ranks else { return Vec::new() };
+        let mut ended = Vec::new();
+        let mut reaped = descendants::reap();
+        while let Reaped::Child(pid, status) = reaped {
+            ended.extend(ranks.ended(pid).map(|rank| (rank, status)));
+            reaped = descendants::reap();
+        }
+        let mut events = Vec::new();
+        if !ended.is_empty() {
+            self.relay.report(&SiteReport::Exited(ended.clone()));
+            events.push(SupervisorEvent::Exited(ended));
+        }
+        if reaped == Reaped::Alone && !self.is_alone {
+            self.is_alone = true;
+            self.relay.report(&SiteReport::Alone);
+            self.relay.finish();
+        }
+        if self.is_alone {
+            events.push(SupervisorEvent::Alone);
+        }
+        events
+    }
+
+    /// Ends the processes if no launcher is there; whether none is left.
+    fn end(&mut self, events: Vec<SupervisorEvent>) -> bool {
+        let (Some(ending), Some(ranks)) = (&mut self.ending, &self.ranks) else { return false };
+        for action in events.into_iter().flat_map(|event| ending.on(event, rt::now())) {
+            match action {
+                Action::End { signal, .. } => {
+                    ranks.end_all(signal, None, &descendants::Strangers::default());
+                }
+                Action::Finish { .. } => return true,
+                Action::Pass(_) | Action::Tell(_) => {}
+            }
+        }
+        false
+    }
+}
+
+/// Why the job does not begin here, and what a shell would exit with.
+struct SiteRefusal {
+    why: String,
+    code: u8,
+}
+
+impl From<anyhow::Error> for SiteRefusal {
+    fn from(why: anyhow::Error) -> Self {
+        Self { why: format!("{why:#}"), code: 1 }
+    }
+}
+
+/// The command line that says the job.
+#[derive(Debug, Parser)]
+struct SiteLine {
+    #[command(flatten)]
+    args: RunArgs,
+}
