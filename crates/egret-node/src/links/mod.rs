@@ -155,6 +155,18 @@ impl Links {
         });
     }
 
+    /// The messages that all peers have room for.
+    #[cfg(test)]
+    pub(crate) fn messages(&self) -> u64 {
+        self.core.state.with(|state| state.fixed.options.messages)
+    }
+
+    /// How many peers there may be.
+    #[cfg(test)]
+    pub(crate) fn peers_max(&self) -> u64 {
+        self.core.state.with(|state| u64::from(state.fixed.options.peers_max))
+    }
+
     /// The key that the peer of a link has proven.
     pub(crate) fn key_of(&self, peer: LinkPeer) -> Option<PublicKey> {
         self.core.state.with(|state| state.links.get(peer.link).and_then(|line| line.key()))

@@ -239,8 +239,8 @@ impl fmt::Display for NodeReport {
         for wait in waits {
             write!(f, "\n  {wait}")?;
         }
-        if self.omitted_peers + self.omitted_waits > 0 {
-            let Self { omitted_peers, omitted_waits, .. } = self;
+        let Self { omitted_peers, omitted_waits, .. } = self;
+        if (*omitted_peers, *omitted_waits) != (0, 0) {
             write!(f, "\n  and {omitted_peers} more links, {omitted_waits} more waits")?;
         }
         Ok(())

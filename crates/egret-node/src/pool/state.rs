@@ -75,15 +75,8 @@ impl PoolState {
         self.views.get(name)
     }
 
-    /// The views that a node is in.
-    pub(crate) fn views_of(&self, node: NodeId) -> usize {
-        self.views.values().filter(|view| view.has(node)).count()
-    }
-
-    /// About how many entries of the log the members and views of now would be.
-    pub(crate) fn weight(&self) -> u64 {
-        let views = self.views.values().map(|view| view.members.len()).sum::<usize>();
-        (self.members.len() + views) as u64
+    pub(crate) fn views(&self) -> impl Iterator<Item = &View> {
+        self.views.values()
     }
 
     pub(crate) const fn closed_by(&self) -> Option<NodeId> {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crc32fast::Hasher;
 use egret_net::rt;
 use egret_stream::{Reader, Wire};
 
@@ -49,6 +50,8 @@ pub(super) struct Journal {
     snapshot: u64,
     /// Bytes of the log that a snapshot is due for.
     log_max: u64,
+    /// The same after a snapshot that could not be written.
+    put_off: u64,
     /// The records that are to be written, and the number of the first one.
     waiting: Vec<StateRecord>,
     first: u64,
@@ -95,8 +98,17 @@ impl Journal {
         let (first, waiting) = (state.records(), Vec::new());
         let (end, terms, log_max) = (end as u64, terms.clone(), LOG_MAX);
         let snapshot_len = snapshot.len() as u64;
-        let mut journal =
-            Self { disk, terms, salt, end, snapshot: snapshot_len, log_max, waiting, first };
+        let mut journal = Self {
+            disk,
+            terms,
+            salt,
+            end,
+            snapshot: snapshot_len,
+            log_max,
+            put_off: 0,
+            waiting,
+            first,
+        };
         if snapshot.is_empty() {
             journal.replace(&state).map_err(|why| {
                 wrong(&*journal.disk, DiskFile::Snapshot, &format!("it cannot be written: {why}"))
@@ -148,7 +160,18 @@ impl Journal {
 
     /// Whether a snapshot is due: the log is long, and longer than the last snapshot.
     pub(super) fn is_snapshot_due(&self) -> bool {
-        self.end > self.log_max.max(2 * self.snapshot)
+        self.end > self.log_max.max(2 * self.snapshot).max(self.put_off)
+    }
+
+    /// Writes a snapshot, or the records that wait if it cannot be written: it needs files of its own, and the log is open
+    /// already. The next is due when the log is twice as long.
+    pub(super) fn replace_or_write(&mut self, state: &KeptState) -> io::Result<u64> {
+        self.replace(state).or_else(|why| {
+            let written = self.write()?;
+            tracing::warn!(%why, bytes = self.end, "the registry cannot write a snapshot of its state: its log grows");
+            self.put_off = 2 * self.end;
+            Ok(written)
+        })
     }
 
     /// Writes a snapshot of the state after all records, and cuts the log; returns the number behind the last record.
@@ -161,7 +184,7 @@ impl Journal {
         (self.first, self.waiting) = (state.records(), Vec::new());
         // A log that stays has records that are in the snapshot already, and that nobody applies twice.
         self.disk.append(0, &[])?;
-        self.end = 0;
+        (self.end, self.put_off) = (0, 0);
         Ok(self.first)
     }
 }
@@ -191,7 +214,7 @@ fn image_of(snapshot: &[u8]) -> Result<(u64, &[u8]), String> {
 }
 
 fn checksum(salt: u64, bytes: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
+    let mut hasher = Hasher::new();
     hasher.update(&salt.to_le_bytes());
     hasher.update(bytes);
     hasher.finalize()
@@ -201,13 +224,6 @@ fn frame_of(salt: u64, body: &RecordFrame) -> io::Result<Vec<u8>> {
     let bytes = bytes_of(body);
     let len = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     Ok([&len.to_le_bytes()[..], &checksum(salt, &bytes).to_le_bytes(), &bytes].concat())
-}
-
-/// The length of the body of a frame at the beginning of these bytes, if it may be there.
-fn len_of(bytes: &[u8]) -> Option<usize> {
-    let (len, rest) = bytes.split_first_chunk()?;
-    let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
-    (len <= rest.len()).then_some(len)
 }
 
 /// The body of the frame at the beginning of these bytes, if it is whole.
@@ -246,19 +262,40 @@ fn replay(log: &[u8], salt: u64, state: &mut KeptState) -> Result<usize, String>
         at += HEAD + body.len();
     }
     // A frame is written when the one before is on disk: no whole frame follows one that was torn.
-    let mut looked = 0;
-    let is_whole = |next: &usize| {
-        // The bytes may look like many heads.
-        looked += len_of(&log[*next..]).unwrap_or(0);
-        looked <= LOOKED_PER_BYTE * (log.len() - at) && body_of(salt, &log[*next..]).is_some()
-    };
-    match (at + 1..log.len()).find(is_whole) {
+    match whole_frame(salt, &log[at..]).map(|next| at + next) {
         Some(next) => Err(format!(
             "the frame at byte {at} is damaged, and a whole one follows at byte {next}: what the registry has promised \
              is not all there"
         )),
         None => Ok(at),
     }
+}
+
+/// Where the first whole frame is behind the beginning of these bytes, if there is one. The checksum of any part of the bytes
+/// follows from those of all their beginnings, so bytes that look like many long frames take no longer than others.
+fn whole_frame(salt: u64, bytes: &[u8]) -> Option<usize> {
+    let mut hasher = Hasher::new();
+    let beginnings: Vec<u32> = std::iter::once(0)
+        .chain(bytes.iter().map(|byte| {
+            hasher.update(&[*byte]);
+            hasher.clone().finalize()
+        }))
+        .collect();
+    let salted = checksum(salt, &[]);
+    (1..bytes.len()).find(|at| {
+        let Some((len, rest)) = bytes[*at..].split_first_chunk() else { return false };
+        let Some((crc, rest)) = rest.split_first_chunk() else { return false };
+        let len = u32::from_le_bytes(*len) as usize;
+        if !(1..=rest.len()).contains(&len) {
+            return false;
+        }
+        // A checksum is linear: that of salt and body, and that of all bytes before the body and the body, differ by what the
+        // two beginnings differ by, moved on by the length of the body.
+        let body = at + HEAD;
+        let mut claimed = Hasher::new_with_initial(beginnings[body] ^ salted);
+        claimed.combine(&Hasher::new_with_initial_len(beginnings[body + len], len as u64));
+        claimed.finalize() == u32::from_le_bytes(*crc)
+    })
 }
 
 impl fmt::Debug for Journal {
@@ -269,8 +306,6 @@ impl fmt::Debug for Journal {
 
 /// What a snapshot begins with.
 const MAGIC: &[u8; 8] = b"egretst2";
-/// Bytes behind a torn frame that are looked through for a whole one, for each byte there.
-const LOOKED_PER_BYTE: usize = 64;
 /// Bytes of the head of a frame.
 const HEAD: usize = 8;
 /// Bytes of a log that a snapshot is due for.

@@ -33,6 +33,12 @@ impl MemoryDisk {
         Box::new(OwnedDisk { disk: self.clone(), owner: self.0.lock().owner })
     }
 
+    /// The log, for a look at it.
+    #[cfg(test)]
+    pub(super) fn log(&self) -> Vec<u8> {
+        self.0.lock().log.clone()
+    }
+
     /// The registry is dead: it writes nothing from now on.
     pub(crate) fn take(&self) {
         self.0.lock().owner += 1;

@@ -21,6 +21,7 @@ mod fault;
 pub mod fuzzing;
 mod journal;
 mod limits;
+mod member_index;
 mod memory_disk;
 mod names;
 mod operator;
@@ -124,8 +125,9 @@ impl Registry {
         let secret = options.secret.clone();
         let secret = secret.map(|secret| key.map_or(secret.clone(), |key| secret.with_key(key)));
         let terms = options.terms()?;
-        let links = LinksOptions::default().budget(budget(terms.size)).pool_size(terms.size);
-        let links = Links::open(nic, links)?;
+        let links = Links::open(nic, LinksOptions::default().budget(budget(terms.size)))?;
+        // Each peer has messages for its mappings, strangers too: they leave those of members alone.
+        links.set_pool_size(terms.size);
         let keeps_state = kept.is_some();
         let server = RegistryServer::open(links, terms, kept)?;
         if rt::has_background() {

@@ -217,7 +217,7 @@ impl RegistryServer {
             (journal.is_snapshot_due().then(|| inner.state.kept.clone()), failure)
         };
         let written = match &snapshot {
-            Some(state) => journal.replace(state),
+            Some(state) => journal.replace_or_write(state),
             None => journal.write(),
         };
         drop(place);

@@ -16,6 +16,7 @@ use egret_net::vi::PublicKey;
 
 use super::fault::{self, Fault, planted};
 use super::limits::{self, ChangeAllowance, cut_reason};
+use super::member_index::MemberIndex;
 use super::names::NameWaits;
 use super::record::{KeptState, QuestionNumber, StateChange, StateRecord};
 use super::reports::ReportRound;
@@ -33,16 +34,14 @@ pub(crate) struct RegistryState<P> {
     unwritten: UnwrittenRecords,
     /// The question that is being answered.
     question: Option<QuestionNumber>,
-    /// The member at each host of a fabric: there is one.
-    hosts: BTreeMap<(String, String), NodeId>,
+    /// What follows from the members and views of [`kept`](Self::kept).
+    index: MemberIndex,
     /// What the entries mean, for the process of the registry.
     pub(super) events: EventLog,
     /// The entries below this number were sent to all members that wait for events, at that time.
     told: (u64, Option<Instant>),
     /// The latest state that was sent to a member.
     snapshot: Option<Arc<PoolSnapshot>>,
-    /// Bytes of what all members say of themselves.
-    described: usize,
     /// The node of each link.
     pub(super) seats: BTreeMap<P, MemberLink>,
     /// Members that have no link since the registry was started again, and since when they are waited for.
@@ -169,11 +168,10 @@ impl<P: Ord + Clone> RegistryState<P> {
             kept,
             terms,
             question: None,
-            hosts: BTreeMap::new(),
+            index: MemberIndex::default(),
             events: EventLog::new(),
             told: (0, None),
             snapshot: None,
-            described: 0,
             seats: BTreeMap::new(),
             absent: BTreeMap::new(),
             waits: NameWaits::new(),
@@ -195,11 +193,8 @@ impl<P: Ord + Clone> RegistryState<P> {
         }
         for member in kept.pool.members().values() {
             state.absent.insert(member.id, now);
-            let hosts = member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
-            state.hosts.extend(hosts.map(|host| (host, member.id)));
-            state.described +=
-                limits::description(&member.machine, &member.location, &member.fabrics);
         }
+        state.index = MemberIndex::of(&kept.pool);
         state.unwritten.begin_at(kept.records(), next);
         state.kept = kept;
         state
@@ -517,7 +512,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if view.len() > NAME_MAX {
             return large(format!("the name of a view has {} bytes", view.len()), NAME_MAX);
         }
-        let own = self.kept.pool.views_of(node);
+        let own = self.index.views_of(node);
         if own >= limits::VIEWS_MAX {
             return large(format!("{node} is in {own} views"), limits::VIEWS_MAX);
         }
@@ -721,7 +716,7 @@ impl<P: Ord + Clone> RegistryState<P> {
         if let Some(by) = self.kept.pool.closed_by().filter(|_| !planted(Fault::ClosedOpen)) {
             return Err(RegistryRefusal::PoolClosed { by });
         }
-        limits::check_description(join, self.described)?;
+        limits::check_description(join, self.index.described())?;
         if key.is_some() {
             self.check_hosts(join)?;
         }
@@ -770,8 +765,7 @@ impl<P: Ord + Clone> RegistryState<P> {
             return Ok(());
         }
         for offer in &join.fabrics {
-            let by = self.hosts.get(&(offer.fabric.clone(), offer.host.clone()));
-            if let Some(by) = by.copied() {
+            if let Some(by) = self.index.node_at(&offer.fabric, &offer.host) {
                 return Err(RegistryRefusal::HostTaken { host: offer.host.clone(), by });
             }
         }
@@ -853,7 +847,9 @@ impl<P: Ord + Clone> RegistryState<P> {
     fn is_far_behind(&self, next: u64) -> bool {
         let is_short = || {
             let behind = self.kept.log.next() - next;
-            self.terms.is_open && behind > FOLLOWED && behind > 2 * self.kept.pool.weight()
+            // About how many entries of the log the members and views of now would be.
+            let weight = (self.kept.pool.members().len() + self.index.entered()) as u64;
+            self.terms.is_open && behind > FOLLOWED && behind > 2 * weight
         };
         next < self.kept.log.first() || is_short()
     }
@@ -1089,28 +1085,7 @@ impl<P: Ord + Clone> RegistryState<P> {
 
     /// Appends an entry to the log.
     fn append(&mut self, entry: LogEntry) {
-        match &entry {
-            LogEntry::Joined(member) => {
-                let hosts = member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
-                self.hosts.extend(hosts.map(|host| (host, member.id)));
-                self.described +=
-                    limits::description(&member.machine, &member.location, &member.fabrics);
-            }
-            LogEntry::Left(node) | LogEntry::Died { node, .. } => {
-                if let Some(member) = self.kept.pool.member(*node) {
-                    self.described -=
-                        limits::description(&member.machine, &member.location, &member.fabrics);
-                    let hosts =
-                        member.fabrics.iter().map(|it| (it.fabric.clone(), it.host.clone()));
-                    for host in hosts.collect::<Vec<_>>() {
-                        if self.hosts.get(&host) == Some(node) {
-                            self.hosts.remove(&host);
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
+        self.index.note(&entry, &self.kept.pool);
         self.record(StateChange::Entry(entry));
     }
 

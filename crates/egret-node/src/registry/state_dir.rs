@@ -59,7 +59,7 @@ impl StateDir {
     }
 
     /// Where the registry is to listen that was asked to listen at `place`: where it did before, if it was asked for
-    /// the same, for its members look for it there.
+    /// the same or for no place, for its members look for it there.
     pub(super) fn listen(&self, place: &str) -> Result<String, JoinError> {
         let path = self.path.join("address");
         let text = match fs::read_to_string(&path) {
@@ -68,12 +68,16 @@ impl StateDir {
         };
         let mut lines = text.lines();
         let (asked, address) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
-        Ok(if asked == place && !address.is_empty() { address } else { place }.to_owned())
+        let is_same = asked == place || place.is_empty();
+        Ok(if is_same && !address.is_empty() { address } else { place }.to_owned())
     }
 
     /// Notes where the registry listens that was asked to listen at `place`.
     pub(super) fn note_address(&self, place: &str, address: &str) -> Result<(), JoinError> {
         let path = self.path.join("address");
+        if place.is_empty() && path.exists() {
+            return Ok(());
+        }
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         // All addresses, and those of names, are found anew: the port is what is to stay.
         let place_of = place.strip_suffix(":0").unwrap_or(place);

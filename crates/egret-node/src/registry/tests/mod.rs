@@ -3,6 +3,7 @@
 mod disk;
 mod ended;
 mod fuzzed;
+mod journal;
 mod keys;
 mod machine;
 mod many;
