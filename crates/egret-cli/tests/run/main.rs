@@ -6,6 +6,7 @@ mod dir;
 mod ends;
 mod job;
 mod kills;
+mod machines;
 mod nodes;
 mod output;
 mod registry;

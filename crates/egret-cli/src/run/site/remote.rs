@@ -149,7 +149,7 @@ impl Sites {
                 match said {
                     Frame::Said(report) => inbox.put((at, SiteSaid::Report(report))),
                     Frame::Bytes(stream, bytes) => {
-                        _ = passed.send(OutputPiece::Bytes(stream, bytes))
+                        _ = passed.send(OutputPiece::Bytes(stream, bytes));
                     }
                 }
             });

@@ -74,7 +74,8 @@ fn a_torn_end_is_cut_off_whatever_its_bytes_look_like() {
         assert_eq!(read(&disk, &log[..end]), Ok(1), "{end}");
         let mut zeroed = log.clone();
         zeroed[end..].fill(0);
-        assert_eq!(read(&disk, &zeroed), Ok(1), "{end}");
+        // A frame may end with zeros.
+        assert_eq!(read(&disk, &zeroed), Ok(if zeroed == log { 2 } else { 1 }), "{end}");
     }
 }
 

@@ -1,0 +1,222 @@
+//! Jobs on several machines, over the ssh of the system.
+
+mod lab;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use egret::rt;
+use rustix::process::Signal;
+
+use self::lab::{HOSTS, Machines};
+use crate::job::{code, kill, text};
+use crate::nodes::own;
+
+/// One process here, two on the second machine, one on the third.
+fn all() -> String {
+    format!("localhost:1,{}:2,{}:1", HOSTS[1], HOSTS[2])
+}
+
+/// Says who it is, and stays.
+const STAYS: &str = "echo here $EGRET_RANK; sleep 60 & wait";
+
+#[test]
+fn a_job_runs_on_several_machines() {
+    let Some(machines) = Machines::make() else { return };
+    let script = "echo $EGRET_RANK of $EGRET_SIZE, $EGRET_LOCAL_RANK at $EGRET_LISTEN, $A in $PWD; echo error >&2";
+    let job = machines.job(&all(), &["--tag-output", "-x", "A=b c", "sh", "-c", script]);
+    let output = job.end();
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let directory = std::env::current_dir().unwrap();
+    let line = |rank: u32, local: u32, host| {
+        format!("[{rank}] {rank} of 4, {local} at {host}, b c in {}", directory.display())
+    };
+    let expected = BTreeSet::from([
+        line(0, 0, HOSTS[0]),
+        line(1, 0, HOSTS[1]),
+        line(2, 1, HOSTS[1]),
+        line(3, 0, HOSTS[2]),
+    ]);
+    assert_eq!(text(&output.stdout).lines().map(str::to_owned).collect::<BTreeSet<_>>(), expected);
+    assert_eq!(text(&output.stderr).lines().collect::<BTreeSet<_>>().len(), 4);
+    machines.nothing_left();
+}
+
+#[test]
+fn an_application_runs_on_several_machines_and_is_checked() {
+    let Some(machines) = Machines::make() else { return };
+    for (app, args) in
+        [("sor", &["--size", "200", "--iterations", "20"][..]), ("pmm", &["--size", "64"])]
+    {
+        let output = machines.app(&all(), app, args).end();
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("yes"), "{}", text(&output.stdout));
+    }
+    machines.nothing_left();
+}
+
+/// What the processes of the job below do.
+#[test]
+fn node() {
+    let Ok(_) = std::env::var("EGRET_TEST_MACHINES") else { return };
+    let config = egret::node::Config::from_env().expect("settings");
+    let node = egret::node::Node::join(config).expect("to join");
+    node.wait_all(Duration::from_secs(60)).expect("the others");
+    for rank in (0..node.size()).filter(|rank| *rank != node.rank()) {
+        let other = node.id_of(rank).expect("a member");
+        println!("\nway {} {rank} {}", node.rank(), node.route(other).expect("a way").fabric);
+    }
+    // Each stays until all others have looked.
+    let long = Duration::from_secs(60);
+    node.bind(&format!("looked {}", node.rank()), &[]).expect("a name");
+    if node.rank() == 0 {
+        let others: Vec<_> = (1..node.size()).filter_map(|rank| node.id_of(rank)).collect();
+        (1..node.size()).for_each(|rank| {
+            drop(node.wait_bound(&format!("looked {rank}"), long).expect("a name"))
+        });
+        node.bind("all looked", &[]).expect("a name");
+        others.iter().for_each(|other| drop(node.wait_fate(*other, long).expect("it leaves")));
+    } else {
+        node.wait_bound("all looked", long).expect("a name");
+    }
+    node.leave(long).expect("to leave");
+}
+
+#[test]
+fn nodes_of_one_machine_share_memory_and_others_talk_over_tcp() {
+    let Some(machines) = Machines::make() else { return };
+    let own = own();
+    let program =
+        ["-x", "EGRET_TEST_MACHINES=1", &own, "--exact", "machines::node", "--nocapture", "-q"];
+    let output = machines.job(&all(), &program).end();
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let ways: BTreeSet<_> = said.lines().filter_map(|line| line.strip_prefix("way ")).collect();
+    assert_eq!(ways.len(), 12, "{said}");
+    for way in ways {
+        let is_near = way.starts_with("1 2 ") || way.starts_with("2 1 ");
+        assert_eq!(way.rsplit(' ').next(), Some(if is_near { "shm" } else { "tcp" }), "{way}");
+    }
+}
+
+#[test]
+fn a_failure_there_ends_all() {
+    let Some(machines) = Machines::make() else { return };
+    let script = "echo here; [ $EGRET_RANK != 2 ] || exit 7; sleep 60 & wait";
+    let output = machines.job(&all(), &["--grace", "0.1", "sh", "-c", script]).end();
+    assert_eq!(code(&output), 7);
+    assert!(text(&output.stderr).contains("rank 2 exited with code 7"), "{}", text(&output.stderr));
+    machines.nothing_left();
+}
+
+#[test]
+fn signals_reach_all_machines() {
+    let Some(machines) = Machines::make() else { return };
+    let script = "trap 'echo told; exit 0' INT; echo here; sleep 60 & wait";
+    let mut job = machines.job(&all(), &["sh", "-c", script]);
+    job.expect_lines(4, "here");
+    job.signal(Signal::INT);
+    let output = job.end();
+    assert_eq!((code(&output), text(&output.stdout)), (0, "told\n".repeat(4)));
+    machines.nothing_left();
+}
+
+/// All output arrives, whole and in order for each process, though the reader is slow at first.
+#[test]
+fn output_of_all_machines_is_whole() {
+    const LINES: usize = 200_000;
+    let Some(machines) = Machines::make() else { return };
+    let script = format!("seq -f 'line %.0f of a process that writes a lot' {LINES}");
+    let job = machines.job(&all(), &["--tag-output", "sh", "-c", &script]);
+    // Longer than a machine may be silent: what waits for a reader is no silence.
+    rt::sleep(Duration::from_secs(4));
+    let output = job.end();
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for rank in 0..4 {
+        let tag = format!("[{rank}] ");
+        let lines = said.lines().filter_map(|line| line.strip_prefix(&tag)).zip(1..);
+        let count = lines
+            .map(|(line, at)| assert_eq!(line, format!("line {at} of a process that writes a lot")))
+            .count();
+        assert_eq!(count, LINES, "rank {rank}");
+    }
+}
+
+/// Whoever is killed, all ends everywhere.
+#[test]
+fn nothing_stays_on_any_machine_whatever_is_killed() {
+    let Some(machines) = Machines::make() else { return };
+    for (machine, has) in [
+        (1, "run-site --job"),
+        (1, "run-site-launcher"),
+        (0, "ssh -F"),
+        (0, "run-launcher"),
+        (0, " run --host"),
+        (2, "sleep 60"),
+    ] {
+        let mut job = machines.job(&all(), &["--grace", "0.1", "sh", "-c", STAYS]);
+        job.expect_lines(4, "here");
+        kill(machines.process(machine, has), Signal::KILL);
+        if has == "sleep 60" {
+            // The shell has nothing to wait for any more, and ends well.
+            job.signal(Signal::TERM);
+        }
+        job.end();
+        machines.nothing_left();
+    }
+}
+
+#[test]
+fn a_machine_that_is_cut_off_is_lost_and_ends_its_processes() {
+    let Some(machines) = Machines::make() else { return };
+    let mut job = machines.job(&all(), &["--grace", "0.1", "sh", "-c", STAYS]);
+    job.expect_lines(4, "here");
+    machines.set_cable(1, false);
+    let output = job.end();
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 137, "{said}");
+    assert!(said.contains("host 10.214.7.2 is lost: nothing was heard of it"), "{said}");
+    assert!(said.contains("rank 1 was lost with its machine"), "{said}");
+    machines.nothing_left();
+}
+
+#[test]
+fn a_job_outlives_a_machine_if_it_is_to() {
+    let Some(machines) = Machines::make() else { return };
+    let script = "echo here; sleep 4; echo done $EGRET_RANK";
+    let mut job = machines.job(&all(), &["--on-death", "go-on", "sh", "-c", script]);
+    job.expect_lines(4, "here");
+    kill(machines.process(1, "run-site-launcher"), Signal::KILL);
+    let output = job.end();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(code(&output), 137, "{err}");
+    assert_eq!(out.lines().collect::<BTreeSet<_>>(), BTreeSet::from(["done 0", "done 3"]), "{err}");
+    assert!(
+        err.contains("2 of 4 processes failed: rank 1 was lost with its machine, rank 2"),
+        "{err}"
+    );
+    machines.nothing_left();
+}
+
+#[test]
+fn what_cannot_be_started_is_said_with_the_machine() {
+    let Some(machines) = Machines::make() else { return };
+    let (there, nowhere) = (format!("{}:2", HOSTS[1]), "10.214.7.9:1");
+    for (hosts, args, expected, with) in [
+        (&*there, &["./no-such"][..], 127, "host 10.214.7.2: there is no `./no-such`"),
+        (nowhere, &["true"], 1, "host 10.214.7.9 was not reached"),
+        (
+            &*there,
+            &["--egret", "/no/egret", "true"],
+            1,
+            "is egret at the same place there (else --egret PATH)",
+        ),
+        (&*there, &["-n", "3", "true"], 1, "the machines take 2 processes, and -n says 3"),
+    ] {
+        let output = machines.job(hosts, args).end();
+        let said = text(&output.stderr);
+        assert!(code(&output) == expected && said.contains(with), "{}: {said}", code(&output));
+    }
+    machines.nothing_left();
+}
