@@ -30,6 +30,12 @@ pub(crate) struct StartArgs {
     /// How long the processes do nothing [default: 10, or 1 with --quick]
     #[arg(long, value_name = "S")]
     idle: Option<u64>,
+    /// On these machines, as `egret run --host` has them; without `idle`, for the registry is not where rank 0 is
+    #[arg(long, value_name = "LIST")]
+    host: Option<String>,
+    /// What reaches them, as `egret run --remote` has it
+    #[arg(long, value_name = "COMMAND", requires = "host")]
+    remote: Option<String>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -52,8 +58,14 @@ pub(crate) fn suite(args: &StartArgs) -> Result<Suite> {
         nodes.retain(|nodes| *nodes <= QUICK_NODES);
     }
     let idle = args.idle.unwrap_or(if args.common.quick { 1 } else { 10 });
-    let plan: Vec<_> = nodes.into_iter().flat_map(|nodes| OPS.map(|op| (op, nodes))).collect();
-    let cases = plan.into_iter().map(move |(op, nodes)| Ok(case(op, nodes, idle)));
+    let mut plan: Vec<_> = nodes.into_iter().flat_map(|nodes| OPS.map(|op| (op, nodes))).collect();
+    plan.retain(|(op, _)| *op != StartOp::Idle || args.host.is_none());
+    let option = |name: &str, value: &Option<String>| {
+        value.as_ref().map(|value| format!("--{name}={value}"))
+    };
+    let where_to = [option("host", &args.host), option("remote", &args.remote)];
+    let where_to: Vec<_> = where_to.into_iter().flatten().collect();
+    let cases = plan.into_iter().map(move |(op, nodes)| Ok(case(op, nodes, idle, &where_to)));
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
@@ -65,7 +77,7 @@ enum StartOp {
     Idle,
 }
 
-fn case(op: StartOp, nodes: u32, idle: u64) -> Case {
+fn case(op: StartOp, nodes: u32, idle: u64, where_to: &[String]) -> Case {
     let (name, unit, allowed) = match op {
         StartOp::Up => ("up", Unit::Run, allowed_ns(nodes)),
         StartOp::Done => ("done", Unit::Run, allowed_ns(nodes)),
@@ -79,7 +91,7 @@ fn case(op: StartOp, nodes: u32, idle: u64) -> Case {
         ..ReportLine::default()
     };
     let idle = if op == StartOp::Idle { idle } else { 0 };
-    let subject = Box::new(JobStart { op, nodes, idle });
+    let subject = Box::new(JobStart { op, nodes, idle, where_to: where_to.to_vec() });
     Case { line, unit, subject, against: Against::Allowance(allowed), rounds: Some(1) }
 }
 
@@ -92,12 +104,14 @@ struct JobStart {
     op: StartOp,
     nodes: u32,
     idle: u64,
+    /// Options that say on which machines.
+    where_to: Vec<String>,
 }
 
 impl Probe for JobStart {
     fn run(&mut self, _: u64) -> Result<Sample> {
         let began = machine_now();
-        let mut job = RunningJob::start(self.nodes, self.idle)?;
+        let mut job = RunningJob::start(self)?;
         job.wait_up(self.nodes)?;
         let up = machine_now();
         let used = if self.idle > 0 { job.wait_used()? } else { 0.0 };
@@ -119,11 +133,11 @@ struct RunningJob {
 }
 
 impl RunningJob {
-    fn start(nodes: u32, idle: u64) -> Result<Self> {
+    fn start(job: &JobStart) -> Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(&program);
-        command.args(["run", "-n", &nodes.to_string(), "--"]).arg(&program);
-        command.args(["bench-node", &format!("--idle={idle}")]);
+        command.args(["run", "-n", &job.nodes.to_string()]).args(&job.where_to);
+        command.arg("--").arg(&program).args(["bench-node", &format!("--idle={}", job.idle)]);
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut command = command.spawn().context("starting `egret run`")?;
         let lines = BufReader::new(command.stdout.take().context("its output is a pipe")?);

@@ -50,6 +50,9 @@ pub(crate) struct Options {
     /// Where `egret` is on the other machines [default: where it is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) egret: Option<PathBuf>,
+    /// Say what would be started where, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     /// Where the registry of the job listens: an address, an interface or `reachable` [default: loopback, or with other
     /// machines the address that they see of this one]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "registry")]
@@ -267,6 +270,8 @@ Examples:
   egret run --host a:2,b:2 ./heat         two processes on each of two machines, over ssh
   egret run --hostfile machines --remote 'ssh -F lab.conf' ./heat
                                           machines of a file, with a line as `a slots=2` for each
+  egret run --host a:2,b:2 --dry-run ./heat
+                                          what that would start, and where
   egret run -n 8 --open --on-death go-on ./workers
                                           the others go on when a process dies
 

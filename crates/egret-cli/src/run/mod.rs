@@ -61,6 +61,9 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
 /// Runs `job` to its end; the exit code is the job's.
 pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
     let places = job.places().map_err(anyhow::Error::msg)?;
+    if job.options.dry_run {
+        return site::say_plan(job, &places).map(|()| ExitCode::SUCCESS);
+    }
     // Of a program on other machines they say it.
     let is_here = places.iter().any(|place| place.host.is_none());
     if let Some(refusal) = program::refusal(job).filter(|_| is_here) {

@@ -360,5 +360,5 @@ fn is_unknown(variable: &str) -> bool {
     variable.starts_with("EGRET_") && !SettingKey::is_variable(variable) && !is_other
 }
 
-/// Variables for simulated worlds and for tests.
-const OTHERS: [&str; 3] = ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS"];
+/// Variables for simulated worlds and for tests, and the one by which a job knows its processes on another machine.
+const OTHERS: [&str; 4] = ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS", "EGRET_SITE"];

@@ -19,6 +19,7 @@ mod frames;
 mod hosts;
 mod inbox;
 mod order;
+mod plan;
 mod relay;
 mod remote;
 mod serve;
@@ -27,6 +28,7 @@ mod transport;
 use std::time::Duration;
 
 pub(crate) use hosts::{HostSlots, JobPlace, of_file, of_slurm, parse, places};
+pub(crate) use plan::say_plan;
 pub(crate) use remote::{SiteNews, Sites};
 pub(crate) use serve::{SiteArgs, SiteGuardArgs, guard, serve};
 pub(crate) use transport::{SRUN, Transport};

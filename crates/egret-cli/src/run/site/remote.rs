@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -107,13 +108,13 @@ impl Sites {
         is_wanted: impl Fn() -> bool,
     ) -> Result<Self> {
         let transport = job.options.transport();
-        let egret = job.options.egret.clone().unwrap_or_else(own_program);
+        let egret = egret_of(job);
         let inbox = Inbox::new()?;
         let mut sites = Self { sites: Vec::new(), inbox, transport, said: rt::now() };
         for place in places {
             let Some(host) = &place.host else { continue };
             let number = sites.sites.len();
-            let site = ["run-site".to_owned(), format!("--job={name}"), format!("--site={number}")];
+            let site = site_args(name, number);
             let process = sites.transport.start(host, &egret, &site)?;
             sites.add(host, place.ranks.clone(), process)?;
         }
@@ -390,6 +391,16 @@ fn give_orders(mut to: ChildStdin, orders: &Receiver<Zeroizing<Vec<u8>>>) {
             return;
         }
     }
+}
+
+/// Where `egret` is on the other machines.
+pub(super) fn egret_of(job: &Job) -> PathBuf {
+    job.options.egret.clone().unwrap_or_else(own_program)
+}
+
+/// The arguments of `egret` on another machine.
+pub(super) fn site_args(job: &str, number: usize) -> [String; 3] {
+    ["run-site".to_owned(), format!("--job={job}"), format!("--site={number}")]
 }
 
 fn set(moment: &Mutex<Instant>, now: Instant) {

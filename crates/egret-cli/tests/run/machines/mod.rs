@@ -72,7 +72,7 @@ fn node() {
     if node.rank() == 0 {
         let others: Vec<_> = (1..node.size()).filter_map(|rank| node.id_of(rank)).collect();
         (1..node.size()).for_each(|rank| {
-            drop(node.wait_bound(&format!("looked {rank}"), long).expect("a name"))
+            drop(node.wait_bound(&format!("looked {rank}"), long).expect("a name"));
         });
         node.bind("all looked", &[]).expect("a name");
         others.iter().for_each(|other| drop(node.wait_fate(*other, long).expect("it leaves")));
