@@ -5,7 +5,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -67,7 +67,8 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let mut streams = sites.begin(&job, &environment)?;
     let here = places.into_iter().find(|place| place.host.is_none());
     let ranks = here.map_or(0..0, |place| place.ranks);
-    let (ranks, own) = start(&job, &ranks, &environment)?;
+    let StartedProcesses { ranks, streams: own, .. } =
+        start(&job, &ranks, &environment, Stdio::inherit())?;
     streams.extend(own);
     let pool = environment.pool.clone();
     // With it the last copy of the secret's text in this process.
@@ -104,31 +105,42 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Starts the processes of these ranks; they, and what they write. This is the main thread, at whose end the kernel kills
-/// them.
+/// Processes of a job on this machine.
+pub(super) struct StartedProcesses {
+    pub(super) ranks: Ranks,
+    /// What they write.
+    pub(super) streams: Vec<JobStream>,
+    /// What rank 0 reads, if that is a pipe from this process.
+    pub(super) input: Option<ChildStdin>,
+}
+
+/// Starts the processes of these ranks. This is the main thread, at whose end the kernel kills them.
 pub(super) fn start(
     job: &Job,
     ranks: &Range<u32>,
     environment: &Environment,
-) -> Result<(Ranks, Vec<JobStream>)> {
+    stdin: Stdio,
+) -> Result<StartedProcesses> {
     let files = raise_files(job.processes.get());
     let cores = match job.options.bind_to {
         Bind::Core => cores::in_turn()?,
         Bind::None => Vec::new(),
     };
     let (mut streams, mut processes) = (Vec::new(), Vec::new());
+    let (mut stdin, mut input) = (Some(stdin), None);
     for (rank, local) in ranks.clone().zip(0..) {
         let core = cores.iter().cycle().nth(local as usize).copied();
         let mut command = Command::new(own_program());
         command.args(child::to_args(getpid().as_raw_pid(), core, files));
         command.arg(&job.program).args(&job.args).process_group(0);
-        command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
+        command.stdin(stdin.take_if(|_| rank == 0).unwrap_or_else(Stdio::null));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let place = RankPlace { rank, local, core };
         let mut child = environment
             .start(&mut command, job, place)
             .with_context(|| format!("starting rank {rank}"))?;
         processes.push(Pid::from_child(&child));
+        input = input.or(child.stdin.take());
         let out = child.stdout.take().map(|pipe| (OwnedFd::from(pipe), false));
         let err = child.stderr.take().map(|pipe| (OwnedFd::from(pipe), true));
         for (from, is_error) in out.into_iter().chain(err) {
@@ -136,7 +148,7 @@ pub(super) fn start(
             streams.push(JobStream { rank, is_error, from });
         }
     }
-    Ok((Ranks::new(ranks.start, processes), streams))
+    Ok(StartedProcesses { ranks: Ranks::new(ranks.start, processes), streams, input })
 }
 
 /// Whether a signal has come that ends a job.

@@ -196,11 +196,17 @@ pub(crate) fn places(hosts: &[HostSlots], processes: u32) -> Result<Vec<JobPlace
     Ok(placed)
 }
 
-/// Whether the name is one of this machine, which needs no ssh.
+/// Whether the name is one of this machine, which needs no ssh: Slurm may have one of its own.
 fn is_here(host: &str) -> bool {
     let system = rustix::system::uname();
-    host == "localhost" || system.nodename().to_str().is_ok_and(|name| name == host)
+    let in_slurm = std::env::var(SLURM_HERE).ok();
+    host == "localhost"
+        || in_slurm.is_some_and(|name| name == host)
+        || system.nodename().to_str().is_ok_and(|name| name == host)
 }
+
+/// The name that Slurm has for this machine.
+const SLURM_HERE: &str = "SLURMD_NODENAME";
 
 /// Machines of one job.
 const HOSTS_MAX: usize = 10_000;

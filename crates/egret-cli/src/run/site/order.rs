@@ -39,6 +39,10 @@ pub(super) enum SiteReport {
     Exited(Vec<(u32, Status)>),
     /// No process of the job is left here.
     Alone,
+    /// So many bytes of input have been passed on to rank 0.
+    InputTaken(u32),
+    /// Rank 0 reads no more.
+    InputUnread,
     /// All output has been said.
     OutputEnds,
     /// The site is there.
@@ -109,6 +113,10 @@ pub(super) fn stream_of(rank: u32, is_error: bool) -> u32 {
     2 * rank + u32::from(is_error)
 }
 
+/// The stream that rank 0 reads; no bytes are its end.
+pub(super) const INPUT: u32 = 0;
+/// Bytes of input that the launcher says before the site has passed them on.
+pub(super) const INPUT_WINDOW: usize = 256 << 10;
 /// Launcher and site understand each other if this is the same.
 pub(super) const PROTOCOL: u32 = 1;
 /// What a site says before its first frame.

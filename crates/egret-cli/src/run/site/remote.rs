@@ -18,11 +18,14 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::ioctl_fionbio;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal};
+use rustix::stdio::stdin;
 use zeroize::Zeroizing;
 
-use super::frames::Frame;
+use super::frames::{Frame, PIECE_MAX, write_bytes};
 use super::inbox::Inbox;
-use super::order::{GREETING, PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport, stream_of};
+use super::order::{
+    GREETING, INPUT, INPUT_WINDOW, PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport, stream_of,
+};
 use super::{JobPlace, LOST_AFTER, SAY_EVERY, Transport};
 use crate::run::args::Job;
 use crate::run::environment::Environment;
@@ -60,6 +63,8 @@ pub(crate) struct RemoteSite {
     is_written: bool,
     /// Where its output goes.
     output: Sender<OutputPiece>,
+    /// Bytes of input that it has passed on; none if rank 0 is not there, or reads no more.
+    input: Option<Sender<u32>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +179,7 @@ impl Sites {
             ended: None,
             is_written: false,
             output,
+            input: None,
         });
         Ok(())
     }
@@ -244,6 +250,9 @@ impl Sites {
             let _ = site.output.send(OutputPiece::Streams(ends));
             site.running = site.ranks.clone().collect();
             site.order(&SiteOrder::Begin(Box::new(order)))?;
+            if site.ranks.contains(&0) {
+                site.give_input()?;
+            }
         }
         Ok(all)
     }
@@ -340,6 +349,32 @@ impl RemoteSite {
         Ok(())
     }
 
+    /// Passes on the standard input of this process, as fast as rank 0 reads it.
+    fn give_input(&mut self) -> Result<()> {
+        let mut from =
+            File::from(stdin().try_clone_to_owned().context("sharing the standard input")?);
+        let (orders, (input, taken)) = (self.orders.clone(), channel::<u32>());
+        self.input = Some(input);
+        let thread = rt::spawn("input", move || {
+            let (mut room, mut piece) = (INPUT_WINDOW, vec![0; PIECE_MAX]);
+            loop {
+                while room < PIECE_MAX {
+                    let Ok(bytes) = taken.recv() else { return };
+                    room += bytes as usize;
+                }
+                // What cannot be read is at its end.
+                let count = from.read(&mut piece).unwrap_or_default();
+                let mut frame = Vec::new();
+                let written = write_bytes(&mut frame, INPUT, &piece[..count]);
+                if written.is_err() || orders.send(Zeroizing::new(frame)).is_err() || count == 0 {
+                    return;
+                }
+                room -= count;
+            }
+        });
+        thread.map(drop).context("starting a thread for input")
+    }
+
     fn hear(&mut self, said: SiteSaid, transport: &Transport, news: &mut Vec<SiteNews>) {
         match said {
             SiteSaid::Report(SiteReport::Exited(ended)) => {
@@ -361,6 +396,10 @@ impl RemoteSite {
                 self.lose(&format!("the connection with it has ended{why}{how}"), news);
             }
             SiteSaid::Written => self.is_written = true,
+            SiteSaid::Report(SiteReport::InputTaken(bytes)) => {
+                let _ = self.input.as_ref().map(|taken| taken.send(bytes));
+            }
+            SiteSaid::Report(SiteReport::InputUnread) => self.input = None,
             SiteSaid::Report(_) | SiteSaid::Ends(_) => {}
         }
     }

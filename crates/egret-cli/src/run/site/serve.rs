@@ -1,7 +1,9 @@
 //! A site: starts processes where it is, as another machine orders, and ends them if that machine is gone.
 
-use std::io::BufReader;
-use std::process::{Command, ExitCode};
+use std::io::{BufReader, Write};
+use std::process::{ChildStdin, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -72,11 +74,15 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
     let (said, heard) = (inbox.clone(), inbox.clone());
     let relay = Relay::start(move || said.put(SiteEvent::Relayed))?;
     let orders = std::fs::File::from(stdin().try_clone_to_owned()?);
+    let (input, inputs) = channel();
     rt::spawn("orders", move || {
         let mut orders = BufReader::new(orders);
         // What is no order is as bad as none: the launcher has a reason of its own to be told.
-        while let Ok(Some(Frame::Said(order))) = Frame::read(&mut orders) {
-            heard.put(SiteEvent::Order(order));
+        while let Ok(Some(frame)) = Frame::read(&mut orders) {
+            match frame {
+                Frame::Said(order) => heard.put(SiteEvent::Order(order)),
+                Frame::Bytes(_, bytes) => _ = input.send(bytes),
+            }
         }
         heard.put(SiteEvent::NoMoreOrders);
     })?;
@@ -90,7 +96,8 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
         environment: Some(Environment::of_site(args.job, args.site)),
         signals,
         inbox,
-        relay,
+        relay: Arc::new(relay),
+        inputs: Some(inputs),
         ranks: None,
         heard: rt::now(),
         is_stopped: false,
@@ -127,7 +134,9 @@ struct Site {
     environment: Option<Environment>,
     signals: Signals,
     inbox: Inbox<SiteEvent>,
-    relay: Relay,
+    relay: Arc<Relay>,
+    /// What rank 0 is to read, until it is started.
+    inputs: Option<Receiver<Vec<u8>>>,
     /// The processes, once they are started.
     ranks: Option<Ranks>,
     heard: Instant,
@@ -237,9 +246,14 @@ impl Site {
         environment.variables =
             job.variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         environment.listen = connection().and_then(|(_, here)| here);
-        let (ranks, streams) = launcher::start(&asked, &job.ranks, &environment)?;
-        self.ranks = Some(ranks);
-        self.relay.add(streams);
+        let started = launcher::start(&asked, &job.ranks, &environment, Stdio::piped())?;
+        self.ranks = Some(started.ranks);
+        self.relay.add(started.streams);
+        if let (Some(input), Some(inputs)) = (started.input, self.inputs.take()) {
+            let relay = Arc::clone(&self.relay);
+            let thread = rt::spawn("input", move || give_input(input, &inputs, &relay));
+            thread.context("starting a thread for input")?;
+        }
         Ok(())
     }
 
@@ -281,6 +295,17 @@ impl Site {
             }
         }
         false
+    }
+}
+
+/// Writes what has come for rank 0, until the end of that or of rank 0.
+fn give_input(mut to: ChildStdin, inputs: &Receiver<Vec<u8>>, relay: &Relay) {
+    for bytes in inputs.iter().take_while(|bytes| !bytes.is_empty()) {
+        if to.write_all(&bytes).is_err() {
+            relay.report(&SiteReport::InputUnread);
+            return;
+        }
+        relay.report(&SiteReport::InputTaken(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
     }
 }
 

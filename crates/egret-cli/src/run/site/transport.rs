@@ -57,6 +57,10 @@ impl Transport {
         let Some(name) = words.first() else { bail!("--remote names no command") };
         let mut command = Command::new(own_program());
         command.args(child::to_args(getpid().as_raw_pid(), None, None)).args(&words);
+        if *self == Self::Srun {
+            // The processes of a machine have all of its cores that the allocation has.
+            command.env("SLURM_CPU_BIND", "none");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.spawn().with_context(|| format!("starting {}", name.display()))
     }
@@ -77,15 +81,8 @@ const SSH_OPTIONS: [&str; 5] = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeo
 /// What starts a command in an allocation of Slurm.
 pub(crate) const SRUN: &str = "srun";
 /// A step of one task beside others, whose output comes as it is written.
-const SRUN_STEP: [&str; 7] = [
-    SRUN,
-    "--overlap",
-    "--nodes=1",
-    "--ntasks=1",
-    "--unbuffered",
-    "--cpu-bind=none",
-    "--kill-on-bad-exit=0",
-];
+const SRUN_STEP: [&str; 6] =
+    [SRUN, "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered", "--kill-on-bad-exit=0"];
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,14 @@
 //! Three machines on one: network namespaces with a cable between them, and the ssh server of the system in each.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::job::{EGRET, Job, wait_some};
+use rustix::process::Signal;
+
+use crate::job::{EGRET, Job, kill, wait_some};
 
 /// The machines: the first is where jobs are started.
 pub(super) const HOSTS: [&str; 3] = ["10.214.7.1", "10.214.7.2", "10.214.7.3"];
@@ -113,22 +116,27 @@ impl Machines {
         command
     }
 
-    /// Starts `egret` there, with the options that reach the others behind `args`.
-    fn start(&self, args: &[&str], hosts: &str, rest: &[&str]) -> Job {
+    /// `egret` there, with the options that reach the others behind `args`.
+    fn egret(&self, args: &[&str], hosts: &str, rest: &[&str]) -> Command {
         let mut command = self.command(EGRET);
         let remote = format!("ssh -F {}", self.path("config"));
         command.args(args).args(["--host", hosts, "--remote", &remote]).args(rest);
-        Job::start_as(command)
+        command
     }
 
     /// Starts a job: as `localhost:1,10.214.7.2:2`.
     pub(super) fn job(&self, hosts: &str, args: &[&str]) -> Job {
-        self.start(&["run"], hosts, args)
+        Job::start_as(self.egret(&["run"], hosts, args))
+    }
+
+    /// The same with something to read.
+    pub(super) fn job_with(&self, hosts: &str, args: &[&str], stdin: impl Into<OwnedFd>) -> Job {
+        Job::start_with(self.egret(&["run"], hosts, args), stdin)
     }
 
     /// Starts an application.
     pub(super) fn app(&self, hosts: &str, app: &str, args: &[&str]) -> Job {
-        self.start(&["app", app], hosts, args)
+        Job::start_as(self.egret(&["app", app], hosts, args))
     }
 
     /// The numbers and command lines of the processes on a machine, but for its ssh server.
@@ -171,6 +179,15 @@ impl Drop for Machines {
         for server in &mut self.servers {
             let _ = server.kill();
             let _ = server.wait();
+        }
+        // What the servers have started for connections that were cut goes on without them.
+        for number in 0..HOSTS.len() {
+            let output =
+                run("ip", &["netns", "pids", &self.space(number)]).map(|output| output.stdout);
+            let text = String::from_utf8(output.unwrap_or_default()).unwrap_or_default();
+            text.lines()
+                .filter_map(|pid| pid.trim().parse().ok())
+                .for_each(|pid| kill(pid, Signal::KILL));
         }
         let numbers = (0..HOSTS.len()).map(|number| self.space(number));
         for space in numbers.chain([self.space("net")]) {

@@ -143,6 +143,32 @@ fn output_of_all_machines_is_whole() {
     }
 }
 
+#[test]
+fn rank_0_reads_the_input_of_the_job_wherever_it_is() {
+    let Some(machines) = Machines::make() else { return };
+    let (from, mut to) = std::io::pipe().unwrap();
+    let writer = rt::spawn("writer", move || {
+        let lines: String = (0..100_000).map(|line| format!("line {line}\n")).collect();
+        std::io::Write::write_all(&mut to, lines.as_bytes()).map(|()| lines)
+    });
+    let hosts = format!("{}:1,localhost:1", HOSTS[1]);
+    let output = machines.job_with(&hosts, &["cat"], from).end();
+    let lines = writer.unwrap().join().unwrap().unwrap();
+    assert!(code(&output) == 0 && text(&output.stdout) == lines, "{}", text(&output.stderr));
+    // A reader that ends early ends neither the job nor this.
+    let (from, mut to) = std::io::pipe().unwrap();
+    let job = machines.job_with(
+        &hosts,
+        &["sh", "-c", "[ $EGRET_RANK = 1 ] || head -n 1; echo end"],
+        from,
+    );
+    std::io::Write::write_all(&mut to, b"first\nsecond\n").unwrap();
+    let output = job.end();
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("first\n"), "{}", text(&output.stdout));
+    machines.nothing_left();
+}
+
 /// Whoever is killed, all ends everywhere.
 #[test]
 fn nothing_stays_on_any_machine_whatever_is_killed() {
