@@ -81,8 +81,15 @@ const SSH_OPTIONS: [&str; 5] = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeo
 /// What starts a command in an allocation of Slurm.
 pub(crate) const SRUN: &str = "srun";
 /// A step of one task beside others, whose output comes as it is written.
-const SRUN_STEP: [&str; 6] =
-    [SRUN, "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered", "--kill-on-bad-exit=0"];
+const SRUN_STEP: [&str; 7] = [
+    SRUN,
+    "--quiet",
+    "--overlap",
+    "--nodes=1",
+    "--ntasks=1",
+    "--unbuffered",
+    "--kill-on-bad-exit=0",
+];
 
 #[cfg(test)]
 mod tests {

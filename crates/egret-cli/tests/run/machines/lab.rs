@@ -141,15 +141,12 @@ impl Machines {
 
     /// The numbers and command lines of the processes on a machine, but for its ssh server.
     pub(super) fn processes(&self, machine: usize) -> Vec<(i32, String)> {
-        let output =
-            run("ip", &["netns", "pids", &self.space(machine)]).map(|output| output.stdout);
-        let text = String::from_utf8(output.unwrap_or_default()).expect("numbers");
         let line = |pid: i32| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
             (!line.is_empty() && !line.contains("sshd")).then_some((pid, line))
         };
-        text.lines().filter_map(|pid| line(pid.trim().parse().ok()?)).collect()
+        pids(&self.space(machine)).into_iter().filter_map(line).collect()
     }
 
     /// The process on a machine whose command line has this, once it is there.
@@ -181,14 +178,8 @@ impl Drop for Machines {
             let _ = server.wait();
         }
         // What the servers have started for connections that were cut goes on without them.
-        for number in 0..HOSTS.len() {
-            let output =
-                run("ip", &["netns", "pids", &self.space(number)]).map(|output| output.stdout);
-            let text = String::from_utf8(output.unwrap_or_default()).unwrap_or_default();
-            text.lines()
-                .filter_map(|pid| pid.trim().parse().ok())
-                .for_each(|pid| kill(pid, Signal::KILL));
-        }
+        let all = (0..HOSTS.len()).flat_map(|number| pids(&self.space(number)));
+        all.for_each(|pid| kill(pid, Signal::KILL));
         let numbers = (0..HOSTS.len()).map(|number| self.space(number));
         for space in numbers.chain([self.space("net")]) {
             _ = run("ip", &["netns", "delete", &space]);
@@ -197,7 +188,14 @@ impl Drop for Machines {
     }
 }
 
-fn run(program: &str, args: &[&str]) -> Result<Output, String> {
+/// The processes in a network namespace.
+pub(super) fn pids(space: &str) -> Vec<i32> {
+    let output = run("ip", &["netns", "pids", space]).map(|output| output.stdout);
+    let text = String::from_utf8(output.unwrap_or_default()).unwrap_or_default();
+    text.lines().filter_map(|pid| pid.trim().parse().ok()).collect()
+}
+
+pub(super) fn run(program: &str, args: &[&str]) -> Result<Output, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|why| format!("{program}: {why}"))?;
     match output.status.success() {

@@ -1,6 +1,7 @@
-//! Jobs on several machines, over the ssh of the system.
+//! Jobs on several machines, over the ssh of the system and in allocations of Slurm.
 
 mod lab;
+mod slurm;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
