@@ -501,6 +501,65 @@ fn programs_that_do_not_return_end_the_run_at_its_limit() {
     assert!(said.contains("n1 waits for ever"), "{said}");
 }
 
+/// Calls node 0 from the others once a second, `count` times; what the calls said that failed.
+fn calls_that_fail(
+    node: &egret::node::NodeHandle,
+    count: usize,
+) -> Result<Vec<CallError>, CallError> {
+    let adder: AdderStub = node.lookup("adder", minutes(1))?;
+    let calls = (0..count).map(|_| {
+        rt::sleep(seconds(1));
+        adder.add(1, 2).err()
+    });
+    Ok(calls.collect::<Vec<_>>().into_iter().flatten().collect())
+}
+
+#[test]
+fn a_call_of_a_member_that_is_cut_off_does_not_say_that_the_node_is_gone() {
+    let cluster = Cluster::new(22, 2).partition([0], [1], seconds(3), seconds(10));
+    let run = cluster.run(|node| {
+        if node.rank() == 0 {
+            let object = node.export(Sums).unwrap();
+            object.bind("adder").unwrap();
+            rt::sleep(seconds(60));
+            return (Vec::new(), None);
+        }
+        let failed = calls_that_fail(&node, 15).unwrap();
+        let adder: AdderStub = node.lookup("adder", minutes(1)).unwrap();
+        (failed, Some(adder.add(1, 2)))
+    });
+    let (failed, after) = run.results[1].clone().unwrap();
+    assert_eq!(after, Some(Ok(3)), "the node was well all the time");
+    let lost = |why: &&CallError| matches!(why, CallError::PeerDied { is_member: true, .. });
+    let lost = failed.iter().find(lost).unwrap_or_else(|| panic!("{failed:?}")).to_string();
+    assert!(!lost.contains("gone"), "{lost}");
+    assert!(lost.starts_with("node 0#") && lost.contains("was not reached: "), "{lost}");
+    assert!(lost.contains("still a member"), "{lost}");
+    assert!(lost.contains("may have run"), "it was sent: {lost}");
+}
+
+#[test]
+fn a_node_that_was_declared_dead_is_told_so_by_the_first_call_that_fails() {
+    // As a process that was stopped: nothing reaches it for four seconds.
+    let cut = |sim: &egret::sim::SimFabric| {
+        sim.at(seconds(3), |sim| sim.partition(&["n1"], &["n0", "registry"]));
+        sim.at(seconds(7), |sim| sim.reconnect(&["n1"], &["n0", "registry"]));
+    };
+    let run = Cluster::new(23, 2).network(cut).run(|node| {
+        if node.rank() == 0 {
+            let object = node.export(Sums).unwrap();
+            object.bind("adder").unwrap();
+            rt::sleep(seconds(60));
+            return Vec::new();
+        }
+        calls_that_fail(&node, 10).unwrap()
+    });
+    let failed = run.results[1].clone().unwrap();
+    let is_it = |why: &CallError| matches!(why, CallError::NotMember { .. });
+    assert!(!failed.is_empty() && failed.iter().all(is_it), "{failed:?}");
+    assert!(matches!(failed[0], CallError::NotMember { may_have_run: true, .. }), "{failed:?}");
+}
+
 #[test]
 fn a_program_that_never_waits_ends_the_run_and_is_named() {
     let ends = Arc::new(AtomicU64::new(0));
