@@ -501,6 +501,57 @@ fn programs_that_do_not_return_end_the_run_at_its_limit() {
     assert!(said.contains("n1 waits for ever"), "{said}");
 }
 
+#[egret::remote]
+trait Visits {
+    fn visit(&mut self);
+    fn back(&mut self);
+}
+
+struct Room(egret::node::NodeHandle);
+
+impl Room {
+    /// A stub of the other of two nodes, whose calls have no deadline.
+    fn other(node: &egret::node::NodeHandle) -> VisitsStub {
+        let name = format!("room {}", 1 - node.rank());
+        let found: VisitsStub = node.lookup(&name, minutes(1)).expect("the other room");
+        found.with_deadline(Deadline::UntilDead)
+    }
+}
+
+#[egret::remote]
+impl Visits for Room {
+    fn visit(&mut self) {
+        rt::sleep(seconds(1));
+        Self::other(&self.0).back().expect("an answer");
+    }
+    fn back(&mut self) {}
+}
+
+#[test]
+fn a_deadlock_is_shown_with_its_waits_and_its_circle() {
+    let said = failure(Cluster::new(21, 2).limit(minutes(10)), |node| {
+        let object = node.export(Room(node.handle())).unwrap();
+        object.bind(&format!("room {}", node.rank())).unwrap();
+        Room::other(&node).visit().unwrap();
+    });
+    assert!(said.contains("2 programs have not returned after 600s"), "{said}");
+    // The incarnations are in the order of joining, which the seed decides.
+    let incarnation = |node: u32| 1 + u32::from(said.contains(&format!("n{node} ({node}#2)")));
+    let ids = [0, 1].map(|node| format!("{node}#{}", incarnation(node)));
+    for (node, id) in ids.iter().enumerate() {
+        let of_node = || said.lines().filter(|line| line.starts_with(&format!("n{node} ({id}): ")));
+        for method in ["visit", "back"] {
+            let other = &ids[1 - node];
+            let waits = format!("for answer Visits::{method} of {other} at {}:", file!());
+            assert!(of_node().any(|line| line.contains(&waits)), "{waits}: {said}");
+        }
+    }
+    let [first, second] = &ids;
+    assert!(said.contains(&format!("circle of waits: {first} → {second} → {first}\n")), "{said}");
+    let threads = said.lines().filter(|line| *line == "n1 waits for ever");
+    assert_eq!(threads.count(), 1, "the threads are listed once: {said}");
+}
+
 /// Calls node 0 from the others once a second, `count` times; what the calls said that failed.
 fn calls_that_fail(
     node: &egret::node::NodeHandle,
