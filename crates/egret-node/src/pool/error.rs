@@ -80,7 +80,7 @@ pub enum NodeError {
     /// The name is not bound, and the node that had it last is gone.
     #[error(
         "{name:?} is not bound: node {owner}, which had bound it, is gone: {fate}; the name is there \
-         again when another node binds it, or rank {} joins again and does", owner.rank
+         again when another node binds it, or in a closed pool the next node of rank {}", owner.rank
     )]
     OwnerGone {
         /// The name.

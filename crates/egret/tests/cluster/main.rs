@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egret::node::Event;
+use egret::node::{Event, NodeError};
 use egret::prelude::*;
 use egret::rt;
 use egret::sim::{Cluster, ClusterRun, cluster, work};
@@ -609,6 +609,27 @@ fn a_node_that_was_declared_dead_is_told_so_by_the_first_call_that_fails() {
     let is_it = |why: &CallError| matches!(why, CallError::NotMember { .. });
     assert!(!failed.is_empty() && failed.iter().all(is_it), "{failed:?}");
     assert!(matches!(failed[0], CallError::NotMember { may_have_run: true, .. }), "{failed:?}");
+}
+
+#[test]
+fn a_name_in_an_open_pool_whose_owner_has_died_is_not_withdrawn() {
+    let cluster = Cluster::new(24, 2).open().start(1, seconds(1)).crash(0, seconds(3));
+    let run = cluster.run(|node| {
+        if node.rank() == 0 {
+            node.bind("name", b"").unwrap();
+            rt::park(None);
+        }
+        assert_eq!(wait_death(&node).0.rank, 0);
+        let started = rt::now();
+        let at_once = node.try_bound("name");
+        let waited = node.wait_bound("name", seconds(5));
+        assert!(rt::now() - started >= seconds(5), "another node may bind the name");
+        [at_once, waited].map(|bound| bound.unwrap_err())
+    });
+    let is_gone =
+        |why: &NodeError| matches!(why, NodeError::OwnerGone { owner, .. } if owner.rank == 0);
+    let said = run.results[1].clone().unwrap();
+    assert!(said.iter().all(is_gone), "{said:?}");
 }
 
 #[test]
