@@ -127,6 +127,21 @@ pub enum NodeError {
         /// The epoch of the view as of the events that this node has received.
         now: u64,
     },
+    /// The event that made a view of an epoch has not come within the deadline.
+    #[error(
+        "epoch {epoch} of the view {view:?} has not come within {waited:?}: this node has received the events before \
+         epoch {next}; wait longer, or see whether that epoch was sent by a member of this pool"
+    )]
+    EarlyEpoch {
+        /// The view.
+        view: String,
+        /// The epoch that something came with.
+        epoch: u64,
+        /// The number of the next event that this node will receive.
+        next: u64,
+        /// How long was waited.
+        waited: Duration,
+    },
     /// Nothing has happened in the pool within the deadline.
     #[error("no event has arrived for {waited:?}")]
     NoEvent {
