@@ -27,7 +27,8 @@ use crate::system::tell;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub(crate) struct TopArgs {
-    /// The job, by the process number of its `egret run`, or the name of a pool; needed only if there are several
+    /// The job, by a process number of its `egret run` (that of the command or of its launcher), or the name of a pool;
+    /// needed only if there are several
     #[arg(value_name = "JOB|POOL")]
     job: Option<String>,
     /// Show it once
@@ -78,7 +79,14 @@ fn find(wanted: Option<&str>) -> Result<MonitorName> {
     let found = match wanted {
         Some(wanted) => {
             let process = wanted.parse::<i32>().ok();
-            match all.iter().find(|it| Some(it.process) == process) {
+            let is_it = |it: &&MonitorName| Some(it.process) == process;
+            // The process that a person has started is the parent of the one with the registry.
+            let is_child = |it: &&MonitorName| {
+                process.is_some()
+                    && it.kind != MonitorKind::Registry
+                    && parent(it.process) == process
+            };
+            match all.iter().find(is_it).or_else(|| all.iter().find(is_child)) {
                 Some(guest) if guest.kind == MonitorKind::Guest => match of_pool(&guest.pool) {
                     none if none.is_empty() => bail!(elsewhere(guest)),
                     found => found,
@@ -109,6 +117,12 @@ fn find(wanted: Option<&str>) -> Result<MonitorName> {
             bail!("several run here: {}; name one by its number: egret top NUMBER", names(several))
         }
     }
+}
+
+/// The parent of a process, if that still runs.
+fn parent(process: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
 /// What is to be done about a job whose registry is not here.

@@ -5,9 +5,9 @@
 //! all of them wait. So a run repeats from its seed, and a wait of an hour takes no time. [`cluster`] has an example.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use egret_net::fabric::sim::{Sim, SimFabric};
 use egret_net::rt::{self, Instant, Thread};
 use egret_net::sync::Mutex;
 
-use crate::node::{Config, Node};
+use crate::node::{Config, Node, NodeHandle, NodeReport, wait_circle};
 use crate::pool::Location;
 use crate::registry::{MemoryDisk, Registry, RegistryOptions};
 
@@ -367,26 +367,28 @@ impl Cluster {
     ///
     /// # Panics
     ///
-    /// With the seed and what happened last, if a program panics, which is named; if a node cannot join; if the run takes
-    /// longer than its [limit](Self::limit), or nothing can happen any more; if a thread, which is named, neither waits
-    /// nor ends for ten seconds of real time, because it computes, or because it wants a lock that a thread which waits
-    /// has. Also if a rule restarts a node, or the registry, that has not crashed.
+    /// With the seed, what each node waits for, and what happened last, if a program panics, which is named; if a node
+    /// cannot join; if the run takes longer than its [limit](Self::limit), or nothing can happen any more; if a thread,
+    /// which is named, neither waits nor ends for ten seconds of real time, because it computes, or because it wants a
+    /// lock that a thread which waits has. Also if a rule restarts a node, or the registry, that has not crashed.
     pub fn run<T: Send + 'static>(
         self,
         program: impl Fn(Node) -> T + Send + Sync + 'static,
     ) -> ClusterRun<T> {
         let sim = Sim::new(self.seed);
-        let seed = self.seed;
-        let ran = catch_unwind(AssertUnwindSafe(|| self.run_in(&sim, Arc::new(program))));
+        let (seed, running) = (self.seed, Arc::new(RunningNodes::default()));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run_in(&sim, &running, Arc::new(program))));
         let said = match (ran, sim.panicked()) {
             (Ok(run), None) => return run,
             (_, Some(said)) => said,
             (Err(panic), None) => text(&*panic).to_owned(),
         };
-        let report = sim.report();
+        // A thread that has kept its turn still runs.
+        let waits = if sim.has_stuck_thread() { String::new() } else { running.waits() };
+        let report = format!("{waits}{}", sim.report());
         let left = catch_unwind(AssertUnwindSafe(|| drop(sim))).err();
         let left = left.map_or_else(String::new, |left| format!("\n{}", text(&*left)));
-        panic!("{said}{left}\nthe cluster of seed {seed} failed; {report}");
+        panic!("{said}{left}\nthe cluster of seed {seed} failed\n{report}");
     }
 
     fn known(&self, nodes: impl IntoIterator<Item = u32>) -> Vec<u32> {
@@ -394,7 +396,8 @@ impl Cluster {
         let unknown = nodes.iter().find(|node| **node >= self.nodes);
         assert!(
             unknown.is_none(),
-            "there is no node {unknown:?} in a cluster of {} nodes, which are numbered from 0",
+            "there is no node {} in a cluster of {} nodes, which are numbered from 0",
+            unknown.copied().unwrap_or_default(),
             self.nodes
         );
         nodes
@@ -403,6 +406,7 @@ impl Cluster {
     fn run_in<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static>(
         self,
         sim: &Sim,
+        running: &Arc<RunningNodes>,
         program: Arc<P>,
     ) -> ClusterRun<T> {
         sim.background();
@@ -438,6 +442,7 @@ impl Cluster {
             config: self.config,
             program,
             first: rt::current(),
+            running: Arc::clone(running),
             state: Mutex::new(ProgramsState {
                 lives: vec![ProgramLife::Runs; self.nodes as usize],
                 results: (0..self.nodes).map(|_| None).collect(),
@@ -457,6 +462,9 @@ impl Cluster {
         let first = (0..self.nodes).filter(|node| !late.contains(node));
         first.for_each(|node| programs.start(sim, node));
         programs.wait(sim, self.limit);
+        if let Some(said) = sim.panicked() {
+            resume_unwind(Box::new(said)); // while the others wait for what they have waited for
+        }
         let elapsed = sim.elapsed();
         let results = std::mem::take(&mut programs.state.lock().results);
         programs.registry.end();
@@ -526,7 +534,33 @@ struct Programs<T, P> {
     program: Arc<P>,
     /// The thread that waits for all.
     first: Thread,
+    running: Arc<RunningNodes>,
     state: Mutex<ProgramsState<T>>,
+}
+
+/// The nodes whose programs run, by the numbers of the machines.
+#[derive(Default)]
+struct RunningNodes(Mutex<BTreeMap<u32, NodeHandle>>);
+
+impl RunningNodes {
+    /// What the threads of each node wait for, and the circle of waits if there is one.
+    fn waits(&self) -> String {
+        let nodes = self.0.lock().clone();
+        let reports: BTreeMap<u32, NodeReport> =
+            nodes.iter().map(|(machine, node)| (*machine, node.report())).collect();
+        let mut text = String::new();
+        for (machine, report) in &reports {
+            for wait in report.waits.iter().filter(|wait| !wait.is_idle()) {
+                text += &format!("{} ({}): {wait}\n", host(*machine), report.node);
+            }
+        }
+        let circle = wait_circle(&reports.into_values().collect::<Vec<_>>());
+        if let Some(first) = circle.first() {
+            let nodes: Vec<_> = circle.iter().chain([first]).map(ToString::to_string).collect();
+            text += &format!("circle of waits: {}\n", nodes.join(" → "));
+        }
+        text
+    }
 }
 
 struct ProgramsState<T> {
@@ -554,6 +588,7 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
             let config = programs.config(node).over(world.nic(&host(node)));
             let joined = Node::join((programs.config)(config));
             let joined = joined.unwrap_or_else(|why| panic!("node {node} cannot join: {why}"));
+            programs.running.0.lock().insert(node, joined.handle());
             let result = (programs.program)(joined);
             programs.returned(node, result);
         };
@@ -571,6 +606,8 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
     }
 
     fn returned(&self, node: u32, result: T) {
+        let handle = self.running.0.lock().remove(&node);
+        drop(handle);
         let mut state = self.state.lock();
         state.lives[node as usize] = ProgramLife::Returned;
         state.results[node as usize] = Some(result);
@@ -588,6 +625,8 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
         match plan {
             ClusterPlan::Crash(node) => {
                 sim.crash(&host(node));
+                let handle = self.running.0.lock().remove(&node);
+                drop(handle);
                 let before = self.set_life(node, ProgramLife::Crashed);
                 if matches!(before, ProgramLife::Waits | ProgramLife::Runs) {
                     self.state.lock().left -= 1;
@@ -625,11 +664,13 @@ impl<T: Send + 'static, P: Fn(Node) -> T + Send + Sync + 'static> Programs<T, P>
             if sim.panicked().is_some() || left == 0 {
                 return;
             }
-            assert!(
-                rt::now() < until,
-                "{left} programs have not returned after {limit:?} of virtual time:\n{}",
-                sim.waiting()
-            );
+            if rt::now() >= until {
+                let said = format!(
+                    "{left} programs have not returned after {limit:?} of virtual time:\n{}",
+                    sim.waiting()
+                );
+                resume_unwind(Box::new(said)); // `run` says it, with what the nodes wait for
+            }
             rt::park(Some(until));
         }
     }

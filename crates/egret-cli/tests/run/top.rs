@@ -19,8 +19,13 @@ fn stuck(stall: &str) -> Job {
 
 /// What `egret top` prints of a job.
 fn top(job: &Job, options: &[&str]) -> String {
+    top_of(&job.launcher().to_string(), options)
+}
+
+/// What `egret top` prints of the job with a process of this number.
+fn top_of(process: &str, options: &[&str]) -> String {
     let mut command = Command::new(EGRET);
-    command.args(["top", "--once"]).args(options).arg(job.launcher().to_string());
+    command.args(["top", "--once"]).args(options).arg(process);
     let output = command.output().expect("egret top");
     assert_eq!(code(&output), 0, "{output:?}");
     String::from_utf8(output.stdout).expect("text")
@@ -54,6 +59,9 @@ fn top_shows_the_nodes_of_a_job_and_where_they_wait() {
     for part in ["2 nodes", "out/s", "trip", "0#", "1#", " for name fork 1 at ", "waits:"] {
         assert!(text.contains(part), "{text}");
     }
+    // The process that a person has started is the parent of the launcher.
+    let of_command = top_of(&job.guard().to_string(), &[]);
+    assert!(of_command.contains("2 nodes"), "{of_command}");
     job.signal(Signal::TERM);
     assert_ne!(code(&job.end()), 0);
 }

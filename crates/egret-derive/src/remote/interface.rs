@@ -25,7 +25,8 @@ pub(super) fn expand(root: &TokenStream, mut item: ItemTrait) -> Result<TokenStr
             return Err(Error::new(method.name.span(), format!("two methods are called `{name}`")));
         }
         if stub::RESERVED.contains(&&method.label()[..]) {
-            let why = format!("the stub has a method `{}` of its own", method.label());
+            let why =
+                format!("the stub has a method `{}` of its own: rename this one", method.label());
             return Err(Error::new(method.name.span(), why));
         }
         methods.push(method);

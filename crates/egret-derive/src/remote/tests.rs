@@ -40,7 +40,7 @@ fn a_refusal_names_the_reason() {
         ("fn f(&self, (a, b): (u8, u8));", "an argument of a remote method has a name"),
         ("#[oneway] fn f(&self) -> u8;", "a caller does not wait for a `#[oneway]` method"),
         ("fn f(&self); fn f(&self, x: u8);", "two methods are called `f`"),
-        ("fn begin(&self);", "the stub has a method `begin` of its own"),
+        ("fn begin(&self);", "the stub has a method `begin` of its own: rename this one"),
         ("const N: u8;", "a remote trait has methods and nothing else"),
         ("type A;", "a remote trait has methods and nothing else"),
     ];

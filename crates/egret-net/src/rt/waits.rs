@@ -5,7 +5,8 @@
 //! once, the wait enters the list of all ([`show`]), which [`all`] reads; it leaves the list with its scope.
 //!
 //! What a library function waits for on behalf of a wait of the program is that wait: the outermost scope counts. What
-//! a handler waits for, which runs while its thread waits, is a wait of its own ([`aside`]).
+//! a handler waits for, which runs while its thread waits, is a wait of its own ([`aside`]). Until that is over the
+//! thread waits for nothing else, so [`all`] has the innermost wait of each thread.
 
 use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
@@ -117,11 +118,11 @@ pub fn aside() -> WaitAside {
     WaitAside(PhantomData)
 }
 
-/// The waits of all threads of this process.
+/// What each thread of this process waits for: its innermost wait.
 #[must_use]
 pub fn all() -> Vec<WaitRecord> {
     let lists: Vec<_> = lock(&LISTS).iter().filter_map(Weak::upgrade).collect();
-    lists.iter().flat_map(|list| lock(list).clone()).collect()
+    lists.iter().filter_map(|list| lock(list).last().cloned()).collect()
 }
 
 /// Until this is dropped the thread may wait; from [`scope`].
@@ -235,7 +236,10 @@ mod tests {
 
     #[test]
     fn the_outermost_scope_counts_and_what_a_handler_waits_for_too() {
-        let outer = scope(WaitHint::of("outer", 1));
+        // Numbers of links that no other test has.
+        const OUTER: u32 = 71;
+        const HANDLER: u32 = 72;
+        let outer = scope(WaitHint::of("outer", OUTER));
         assert!(own().is_empty(), "nothing is listed before the thread waits");
         {
             let _inner = scope(WaitHint::of("inner", 1));
@@ -246,10 +250,13 @@ mod tests {
         assert_eq!(own(), ["outer"], "the inner one was a part of it");
         {
             let _aside = aside();
-            let _handler = scope(WaitHint::of("handler", 2));
+            let _handler = scope(WaitHint::of("handler", HANDLER));
             assert_eq!(own(), ["outer"]);
             show();
             assert_eq!(own(), ["outer", "handler"]);
+            let shown =
+                all().into_iter().filter(|wait| [OUTER, HANDLER].contains(&wait.hint.links));
+            assert!(shown.map(|wait| wait.hint.kind).eq(["handler"]), "the thread waits for that");
         }
         assert_eq!(own(), ["outer"]);
         drop(outer);

@@ -262,6 +262,16 @@ impl NodeHandle {
         fate
     }
 
+    /// Waits until a node, or this one, is no member any more: a link between them ends either way.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn wait_parted(&self, node: NodeId, deadline: impl Into<Deadline>) {
+        let _waits = self.waits("end of a node", Some(node));
+        drive(&self.inner.watch, deadline.into(), &mut || {
+            self.fate(node).is_some() || self.own_fate().is_some()
+        });
+    }
+
     /// The fabrics that this node uses, the best first.
     #[must_use]
     pub fn fabrics(&self) -> Vec<FabricInfo> {

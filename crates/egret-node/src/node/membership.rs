@@ -29,13 +29,16 @@ impl NodeHandle {
     /// pool[1].enter("replicas")?;
     /// let refused = pool[1].view_at("replicas", sent_at, pool[1].deadline()).unwrap_err();
     /// assert!(matches!(refused, NodeError::OldEpoch { epoch, .. } if epoch == sent_at), "{refused}");
+    /// let soon = std::time::Duration::from_millis(5);
+    /// let refused = pool[1].view_at("replicas", 1000, soon).unwrap_err();
+    /// assert!(matches!(refused, NodeError::EarlyEpoch { epoch: 1000, .. }), "{refused}");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`NodeError::OldEpoch`] if the view has changed since, and [`NodeError::NoEvent`] if the event has not come within
-    /// the deadline.
+    /// [`NodeError::OldEpoch`] if the view has changed since, and [`NodeError::EarlyEpoch`] if the event has not come
+    /// within the deadline.
     #[track_caller]
     pub fn view_at(
         &self,
@@ -44,7 +47,14 @@ impl NodeHandle {
         deadline: impl Into<Deadline>,
     ) -> Result<View, NodeError> {
         let _waits = self.waits("view", None);
-        self.wait_until(deadline.into(), |state| (state.next() >= epoch).then_some(()))?;
+        let came = self.wait_until(deadline.into(), |state| (state.next() >= epoch).then_some(()));
+        came.map_err(|why| match why {
+            NodeError::NoEvent { waited } => {
+                let next = self.watch().next();
+                NodeError::EarlyEpoch { view: name.to_owned(), epoch, next, waited }
+            }
+            why => why,
+        })?;
         let view = self.view(name);
         match view.epoch == epoch {
             true => Ok(view),

@@ -212,7 +212,8 @@ impl NodeHandle {
     ///
     /// If that does not happen within the deadline ([`NotBound`](NodeError::NotBound), which names the node that
     /// has taken it back, if one has). At once if the node that had the name last is gone
-    /// ([`OwnerGone`](NodeError::OwnerGone)), until it is bound again or that rank is joined again;
+    /// ([`OwnerGone`](NodeError::OwnerGone)), until it is bound again or that rank is joined again; in an open pool,
+    /// where another node may take the place of that one, not before the deadline;
     /// and if it was never bound and all other nodes of the pool are gone
     /// ([`NobodyLeft`](NodeError::NobodyLeft)): what this node binds by itself it need not wait for.
     #[track_caller]
@@ -245,7 +246,13 @@ impl NodeHandle {
         }
         let ask = RegistryQuestion::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
         let withdrawn_by = match self.ask(&ask, answered) {
-            Ok(RegistryAnswer::Withdrawn { owner }) => Some(owner),
+            Ok(RegistryAnswer::Withdrawn { owner }) => {
+                // The registry of an open pool does not say which of both it was.
+                if let Some(fate) = self.fate(owner).filter(|_| self.is_open()) {
+                    return Err(NodeError::OwnerGone { name: name.to_owned(), owner, fate });
+                }
+                Some(owner)
+            }
             // The registry may be slow.
             Err(NodeError::NoAnswer(MessageError::TimedOut { .. })) if wait != Deadline::NOW => {
                 None

@@ -80,7 +80,7 @@ pub enum NodeError {
     /// The name is not bound, and the node that had it last is gone.
     #[error(
         "{name:?} is not bound: node {owner}, which had bound it, is gone: {fate}; the name is there \
-         again when another node binds it, or rank {} joins again and does", owner.rank
+         again when another node binds it, or in a closed pool the next node of rank {}", owner.rank
     )]
     OwnerGone {
         /// The name.
@@ -126,6 +126,21 @@ pub enum NodeError {
         epoch: u64,
         /// The epoch of the view as of the events that this node has received.
         now: u64,
+    },
+    /// The event that made a view of an epoch has not come within the deadline.
+    #[error(
+        "epoch {epoch} of the view {view:?} has not come within {waited:?}: this node has received the events before \
+         epoch {next}; wait longer, or see whether that epoch was sent by a member of this pool"
+    )]
+    EarlyEpoch {
+        /// The view.
+        view: String,
+        /// The epoch that something came with.
+        epoch: u64,
+        /// The number of the next event that this node will receive.
+        next: u64,
+        /// How long was waited.
+        waited: Duration,
     },
     /// Nothing has happened in the pool within the deadline.
     #[error("no event has arrived for {waited:?}")]

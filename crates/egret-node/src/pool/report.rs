@@ -181,7 +181,8 @@ impl TrafficCount {
 }
 
 /// The nodes of a circle of waits, if there is one: each has a thread that waits for the next, and the last one for the
-/// first. It begins with the lowest of them.
+/// first. It begins with the lowest of them. A node whose thread waits for an object of its own is no circle: what that
+/// object waits for is a wait of the node as well.
 ///
 /// A circle is no proof that nothing will happen: other threads of these nodes may go on.
 ///
@@ -193,7 +194,9 @@ impl TrafficCount {
 /// ```
 #[must_use]
 pub fn wait_circle(reports: &[NodeReport]) -> Vec<NodeId> {
-    let awaited = |report: &NodeReport| report.awaited.iter().copied().collect();
+    let awaited = |report: &NodeReport| {
+        report.awaited.iter().copied().filter(|node| *node != report.node).collect()
+    };
     let edges: BTreeMap<NodeId, BTreeSet<NodeId>> =
         reports.iter().map(|report| (report.node, awaited(report))).collect();
     // From each node on, by depth: nodes that lead to no circle are looked at once.
@@ -338,7 +341,9 @@ mod tests {
         assert!(wait_circle(&chain).is_empty());
         let circle = [waiting(0, &[1]), waiting(1, &[4, 2]), waiting(2, &[3]), waiting(3, &[1])];
         assert_eq!(wait_circle(&circle), [id(1), id(2), id(3)]);
-        assert_eq!(wait_circle(&[waiting(7, &[7])]), [id(7)], "a node that waits for itself");
+        assert!(wait_circle(&[waiting(7, &[7])]).is_empty(), "a node that waits for itself");
+        let behind = [waiting(0, &[0, 1]), waiting(1, &[1, 0])];
+        assert_eq!(wait_circle(&behind), [id(0), id(1)]);
         // All to all, without and with a way back: no more than once along each edge.
         let down: Vec<_> =
             (0..60).map(|rank| waiting(rank, &(rank + 1..60).collect::<Vec<_>>())).collect();

@@ -100,7 +100,7 @@ impl SettingKey {
                 "deadline",
                 "EGRET_DEADLINE",
                 Some("30s"),
-                "of joining and of calls: 500ms, 30s, 2m, or never",
+                "of joining and of calls: 500ms, 30s (or 30), 2m, or never",
             ),
             Self::Listen => (
                 "listen",

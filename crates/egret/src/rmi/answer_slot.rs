@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use egret_net::rt::{self, Instant};
+use egret_net::rt::{self, Instant, waits};
 use egret_net::sync::Mutex;
 
 use crate::rmi::answer::CallAnswer;
@@ -55,6 +55,7 @@ impl AnswerSlot {
                 return None;
             }
             if !workers.help() {
+                waits::show();
                 rt::park(until);
             }
         }

@@ -40,16 +40,16 @@ use crate::rmi::{CallTo, NodeId};
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError<E = Infallible> {
-    /// The object's node is gone, or there is no way to it.
-    #[error(
-        "node {node} is gone: {why}; the call of {} {}; its objects are gone with it: {}",
-        call.name(), ran(*may_have_run), after_death(*may_have_run)
-    )]
+    /// The object's node is gone, or was not reached: its link has ended, or there is no way to it.
+    #[error("{}", unreached(*node, why, *is_member, *may_have_run, call))]
     PeerDied {
         /// Which.
         node: NodeId,
         /// Why: what it panicked with, what the registry says of its end, or what the link does.
         why: String,
+        /// Whether the node is still a member, as far as this node knows: then its objects may be well, and the
+        /// next call makes another link.
+        is_member: bool,
         /// Whether the call may have run there.
         may_have_run: bool,
         /// What was called.
@@ -377,8 +377,8 @@ impl CallError {
     fn map_call<E>(self, map: impl FnOnce(CallTo) -> CallTo) -> CallError<E> {
         type To<E> = CallError<E>;
         match self {
-            Self::PeerDied { node, why, may_have_run, call } => {
-                To::PeerDied { node, why, may_have_run, call: map(call) }
+            Self::PeerDied { node, why, is_member, may_have_run, call } => {
+                To::PeerDied { node, why, is_member, may_have_run, call: map(call) }
             }
             Self::NotMember { node, fate, may_have_run, call } => {
                 To::NotMember { node, fate, may_have_run, call: map(call) }
@@ -452,12 +452,32 @@ fn late(deadline: Duration, stage: CallStage, may_have_run: bool, call: &CallTo)
     }
 }
 
-/// What to do when the node of an object is gone.
-fn after_death(may_have_run: bool) -> &'static str {
-    match may_have_run {
-        true => "find out what the call has done before an object of another node is called",
-        false => "call an object of another node",
+/// Of a call whose node is gone, or is a member that was not reached.
+fn unreached(
+    node: NodeId,
+    why: &str,
+    is_member: bool,
+    may_have_run: bool,
+    call: &CallTo,
+) -> String {
+    let (name, ran) = (call.name(), ran(may_have_run));
+    if !is_member {
+        let then = match may_have_run {
+            true => "find out what the call has done before an object of another node is called",
+            false => "call an object of another node",
+        };
+        return format!(
+            "node {node} is gone: {why}; the call of {name} {ran}; its objects are gone with it: {then}"
+        );
     }
+    let then = match may_have_run {
+        true => "find out what the call has done before it is made again",
+        false => "call again",
+    };
+    format!(
+        "node {node} was not reached: {why}; the call of {name} {ran}; the node is still a member, as far as this node \
+         knows, and the next call makes another link, or says that this node itself is no member any more: {then}"
+    )
 }
 
 fn ran(may_have_run: bool) -> &'static str {

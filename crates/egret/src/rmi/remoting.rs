@@ -146,7 +146,8 @@ pub trait Remoting {
     ///
     /// If the name is not bound within the deadline ([`NodeError::NotBound`](crate::node::NodeError::NotBound), which names the node
     /// that has withdrawn it, if one has), or something else to it. At once if the node that had the
-    /// name is gone ([`NodeError::OwnerGone`](crate::node::NodeError::OwnerGone)).
+    /// name is gone ([`NodeError::OwnerGone`](crate::node::NodeError::OwnerGone)); in an open pool at the deadline, as
+    /// another node may bind the name.
     #[track_caller]
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError>;
 

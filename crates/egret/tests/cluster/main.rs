@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egret::node::Event;
+use egret::node::{Event, NodeError};
 use egret::prelude::*;
 use egret::rt;
 use egret::sim::{Cluster, ClusterRun, cluster, work};
@@ -499,6 +499,137 @@ fn programs_that_do_not_return_end_the_run_at_its_limit() {
     });
     assert!(said.contains("1 programs have not returned after 600s"), "{said}");
     assert!(said.contains("n1 waits for ever"), "{said}");
+}
+
+#[egret::remote]
+trait Visits {
+    fn visit(&mut self);
+    fn back(&mut self);
+}
+
+struct Room(egret::node::NodeHandle);
+
+impl Room {
+    /// A stub of the other of two nodes, whose calls have no deadline.
+    fn other(node: &egret::node::NodeHandle) -> VisitsStub {
+        let name = format!("room {}", 1 - node.rank());
+        let found: VisitsStub = node.lookup(&name, minutes(1)).expect("the other room");
+        found.with_deadline(Deadline::UntilDead)
+    }
+}
+
+#[egret::remote]
+impl Visits for Room {
+    fn visit(&mut self) {
+        rt::sleep(seconds(1));
+        Self::other(&self.0).back().expect("an answer");
+    }
+    fn back(&mut self) {}
+}
+
+#[test]
+fn a_deadlock_is_shown_with_its_waits_and_its_circle() {
+    let said = failure(Cluster::new(21, 2).limit(minutes(10)), |node| {
+        let object = node.export(Room(node.handle())).unwrap();
+        object.bind(&format!("room {}", node.rank())).unwrap();
+        Room::other(&node).visit().unwrap();
+    });
+    assert!(said.contains("2 programs have not returned after 600s"), "{said}");
+    // The incarnations are in the order of joining, which the seed decides.
+    let incarnation = |node: u32| 1 + u32::from(said.contains(&format!("n{node} ({node}#2)")));
+    let ids = [0, 1].map(|node| format!("{node}#{}", incarnation(node)));
+    for (node, id) in ids.iter().enumerate() {
+        let of_node = || said.lines().filter(|line| line.starts_with(&format!("n{node} ({id}): ")));
+        for method in ["visit", "back"] {
+            let other = &ids[1 - node];
+            let waits = format!("for answer Visits::{method} of {other} at {}:", file!());
+            assert!(of_node().any(|line| line.contains(&waits)), "{waits}: {said}");
+        }
+    }
+    let [first, second] = &ids;
+    assert!(said.contains(&format!("circle of waits: {first} → {second} → {first}\n")), "{said}");
+    let threads = said.lines().filter(|line| *line == "n1 waits for ever");
+    assert_eq!(threads.count(), 1, "the threads are listed once: {said}");
+}
+
+/// Calls node 0 from the others once a second, `count` times; what the calls said that failed.
+fn calls_that_fail(
+    node: &egret::node::NodeHandle,
+    count: usize,
+) -> Result<Vec<CallError>, CallError> {
+    let adder: AdderStub = node.lookup("adder", minutes(1))?;
+    let calls = (0..count).map(|_| {
+        rt::sleep(seconds(1));
+        adder.add(1, 2).err()
+    });
+    Ok(calls.collect::<Vec<_>>().into_iter().flatten().collect())
+}
+
+#[test]
+fn a_call_of_a_member_that_is_cut_off_does_not_say_that_the_node_is_gone() {
+    let cluster = Cluster::new(22, 2).partition([0], [1], seconds(3), seconds(10));
+    let run = cluster.run(|node| {
+        if node.rank() == 0 {
+            let object = node.export(Sums).unwrap();
+            object.bind("adder").unwrap();
+            rt::sleep(seconds(60));
+            return (Vec::new(), None);
+        }
+        let failed = calls_that_fail(&node, 15).unwrap();
+        let adder: AdderStub = node.lookup("adder", minutes(1)).unwrap();
+        (failed, Some(adder.add(1, 2)))
+    });
+    let (failed, after) = run.results[1].clone().unwrap();
+    assert_eq!(after, Some(Ok(3)), "the node was well all the time");
+    let lost = |why: &&CallError| matches!(why, CallError::PeerDied { is_member: true, .. });
+    let lost = failed.iter().find(lost).unwrap_or_else(|| panic!("{failed:?}")).to_string();
+    assert!(!lost.contains("gone"), "{lost}");
+    assert!(lost.starts_with("node 0#") && lost.contains("was not reached: "), "{lost}");
+    assert!(lost.contains("still a member"), "{lost}");
+    assert!(lost.contains("may have run"), "it was sent: {lost}");
+}
+
+#[test]
+fn a_node_that_was_declared_dead_is_told_so_by_the_first_call_that_fails() {
+    // As a process that was stopped: nothing reaches it for four seconds.
+    let cut = |sim: &egret::sim::SimFabric| {
+        sim.at(seconds(3), |sim| sim.partition(&["n1"], &["n0", "registry"]));
+        sim.at(seconds(7), |sim| sim.reconnect(&["n1"], &["n0", "registry"]));
+    };
+    let run = Cluster::new(23, 2).network(cut).run(|node| {
+        if node.rank() == 0 {
+            let object = node.export(Sums).unwrap();
+            object.bind("adder").unwrap();
+            rt::sleep(seconds(60));
+            return Vec::new();
+        }
+        calls_that_fail(&node, 10).unwrap()
+    });
+    let failed = run.results[1].clone().unwrap();
+    let is_it = |why: &CallError| matches!(why, CallError::NotMember { .. });
+    assert!(!failed.is_empty() && failed.iter().all(is_it), "{failed:?}");
+    assert!(matches!(failed[0], CallError::NotMember { may_have_run: true, .. }), "{failed:?}");
+}
+
+#[test]
+fn a_name_in_an_open_pool_whose_owner_has_died_is_not_withdrawn() {
+    let cluster = Cluster::new(24, 2).open().start(1, seconds(1)).crash(0, seconds(3));
+    let run = cluster.run(|node| {
+        if node.rank() == 0 {
+            node.bind("name", b"").unwrap();
+            rt::park(None);
+        }
+        assert_eq!(wait_death(&node).0.rank, 0);
+        let started = rt::now();
+        let at_once = node.try_bound("name");
+        let waited = node.wait_bound("name", seconds(5));
+        assert!(rt::now() - started >= seconds(5), "another node may bind the name");
+        [at_once, waited].map(|bound| bound.unwrap_err())
+    });
+    let is_gone =
+        |why: &NodeError| matches!(why, NodeError::OwnerGone { owner, .. } if owner.rank == 0);
+    let said = run.results[1].clone().unwrap();
+    assert!(said.iter().all(is_gone), "{said:?}");
 }
 
 #[test]

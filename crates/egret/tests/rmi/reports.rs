@@ -82,3 +82,63 @@ fn calls_that_wait_for_each_other_are_a_circle_with_their_lines() {
     });
     assert!(nodes.iter().all(|node| answers(&node.report()).is_empty()));
 }
+
+#[egret::remote]
+trait Errands {
+    /// Takes the fork of another node.
+    fn fetch(&self);
+}
+
+struct Errand(ForksStub);
+
+#[egret::remote]
+impl Errands for Errand {
+    fn fetch(&self) {
+        self.0.take().unwrap();
+    }
+}
+
+/// The nodes that threads of `node` wait for, and the methods there, once `count` of them wait.
+fn waits_of(node: &egret::node::Node, count: usize) -> Vec<(String, egret::node::NodeId)> {
+    let until = rt::now() + LONG;
+    loop {
+        let waits = node.report().waits.into_iter().filter(|wait| wait.kind == "answer");
+        let waits: Vec<_> = waits.filter_map(|wait| Some((wait.object, wait.node?))).collect();
+        if waits.len() == count {
+            return waits;
+        }
+        assert!(rt::now() < until, "{waits:?}");
+        rt::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_call_of_an_own_object_shows_what_its_method_waits_for_and_is_no_circle() {
+    let (registry, nodes) = pool(2, "shm");
+    let fork = Fork::default();
+    let away = nodes[1].export::<dyn Forks>(fork.clone()).unwrap();
+    let here = nodes[0].export(Errand(nodes[0].stub(away.object()))).unwrap();
+    let stub: ErrandsStub = nodes[0].stub(here.object());
+    let (own, other) = (nodes[0].id(), nodes[1].id());
+    for is_begun in [false, true] {
+        fork.0.store(false, Ordering::Release);
+        #[expect(clippy::disallowed_methods, reason = "nodes of this test have no virtual time")]
+        std::thread::scope(|scope| {
+            let frees = Frees(&fork);
+            let call = scope.spawn(|| match is_begun {
+                true => stub.begin().fetch().wait(),
+                false => stub.fetch(),
+            });
+            let mut waits = waits_of(&nodes[0], 1 + usize::from(is_begun));
+            waits.sort();
+            let innermost = ("Forks::take".to_owned(), other);
+            // The method of a call that was begun runs on another thread.
+            let outer = is_begun.then(|| ("Errands::fetch".to_owned(), own));
+            assert_eq!(waits, outer.into_iter().chain([innermost]).collect::<Vec<_>>());
+            let reports = registry.reports(LONG).into_iter().filter_map(|(_, report)| report);
+            assert_eq!(wait_circle(&reports.collect::<Vec<_>>()), []);
+            drop(frees);
+            call.join().unwrap().unwrap();
+        });
+    }
+}

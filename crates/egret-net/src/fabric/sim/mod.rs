@@ -349,6 +349,13 @@ impl SimFabric {
         self.look_in(|world| world.threads.print(&world.nodes))
     }
 
+    /// Whether a thread has kept its turn for too long: it may still run.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_stuck_thread(&self) -> bool {
+        self.look_in(|world| world.threads.has_stuck())
+    }
+
     /// What the first thread that panicked did so with, if one did.
     #[doc(hidden)]
     #[must_use]

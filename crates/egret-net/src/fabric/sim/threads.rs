@@ -149,6 +149,11 @@ impl Threads {
         self.all.len() == 1
     }
 
+    /// Whether a thread has kept its turn for too long.
+    pub(super) const fn has_stuck(&self) -> bool {
+        self.stuck.is_some()
+    }
+
     /// Threads that were spawned and have not ended.
     pub(super) fn spawned(&self) -> usize {
         self.all.iter().skip(1).filter(|member| member.state != ThreadState::Ended).count()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock};
 
-use egret_net::rt;
+use egret_net::rt::{self, waits};
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
 use egret_node::am::{BackgroundThread, Request};
@@ -172,7 +172,11 @@ impl ExportedObject {
                 inside.into_iter().for_each(|inside| within.push(inside));
                 let frame =
                     CallFrame::here(self.name_of(head.to.method), until, within, head.chain);
-                let answer = frame.run(|| self.execute(head.to.method, args.bytes()));
+                let answer = {
+                    // What the method waits for is what the caller's thread waits for.
+                    let _aside = waits::aside();
+                    frame.run(|| self.execute(head.to.method, args.bytes()))
+                };
                 inside.into_iter().for_each(|inside| self.leave(inside));
                 Ok(answer)
             }

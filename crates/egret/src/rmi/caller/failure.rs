@@ -97,7 +97,7 @@ impl FailureContext<'_> {
                 NodeError::Gone { fate, .. } => fate.why().to_owned(),
                 other => other.to_string(),
             };
-            CallError::PeerDied { node: self.node, why, may_have_run: false, call: UNTOLD }
+            self.unreached(why, self.handle.member(self.node).is_some(), false)
         })
     }
 
@@ -113,23 +113,24 @@ impl FailureContext<'_> {
             return self.gone((*why).to_owned(), may_have_run);
         }
         if let LinkError::PeerFailed { why, .. } = why {
-            let (node, why) = (self.node, why.clone());
-            return CallError::PeerDied { node, why, may_have_run, call: UNTOLD };
+            return self.unreached(why.clone(), false, may_have_run);
         }
         self.gone(why.to_string(), may_have_run)
     }
 
-    /// What the registry says of the node's end explains more than what its link does.
+    /// What the registry says of the end of either node explains more than what their link does.
     fn gone(&self, link_says: String, may_have_run: bool) -> CallError {
-        if let Some(left) = self.not_member(may_have_run) {
-            return left;
+        if !self.patience.is_zero() {
+            self.handle.wait_parted(self.node, Deadline::In(self.patience));
         }
-        let fate = self.handle.fate(self.node).or_else(|| {
-            let patience = Deadline::In(self.patience);
-            (!self.patience.is_zero()).then(|| self.handle.wait_fate(self.node, patience))?
-        });
-        let why = fate.map_or(link_says, |fate| fate.why().to_owned());
-        CallError::PeerDied { node: self.node, why, may_have_run, call: UNTOLD }
+        self.not_member(may_have_run).unwrap_or_else(|| match self.handle.fate(self.node) {
+            Some(fate) => self.unreached(fate.why().to_owned(), false, may_have_run),
+            None => self.unreached(link_says, true, may_have_run),
+        })
+    }
+
+    const fn unreached(&self, why: String, is_member: bool, may_have_run: bool) -> CallError {
+        CallError::PeerDied { node: self.node, why, is_member, may_have_run, call: UNTOLD }
     }
 }
 
