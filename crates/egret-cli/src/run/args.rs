@@ -13,7 +13,7 @@ use super::site::{self, HostSlots, JobPlace, SRUN, Transport};
 
 /// Run a program as several processes that find each other.
 ///
-/// Starts PROGRAM N times on this machine, with a registry in which the processes meet
+/// Starts PROGRAM N times on this machine, or on several (--host), with a registry in which the processes meet
 /// (`Node::join`). Their output is forwarded line by line, signals reach all of them,
 /// and some time (`--grace`) after the first failure all are ended, unless they are to go
 /// on (`--on-death`). Nothing stays behind, however it ends.
@@ -45,8 +45,9 @@ pub(crate) struct Options {
     pub(crate) hostfile: Option<PathBuf>,
     /// What starts a command on another machine: a command that is given the machine and what to start
     /// (`ssh -F lab.conf`), or `srun` in an allocation of Slurm
-    #[arg(long, value_name = "COMMAND", default_value = SSH)]
-    pub(crate) remote: String,
+    /// [default: ssh, or srun in such an allocation]
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) remote: Option<String>,
     /// Where `egret` is on the other machines [default: where it is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) egret: Option<PathBuf>,
@@ -141,6 +142,11 @@ impl RunArgs {
             (None, Some(slots)) => slots,
             (None, None) => bail!("how many processes is not said: -n N, or machines by --host"),
         };
+        if processes.get() > PROCESSES_MAX {
+            bail!(
+                "the machines take {processes} processes, and a job has at most {PROCESSES_MAX}: -n says fewer"
+            );
+        }
         let (program, args) = (program.next().unwrap_or_default(), program.collect());
         Ok(Job { processes, options, program, args })
     }
@@ -180,7 +186,6 @@ impl Options {
             && let Some(hosts) = site::of_slurm(|name| std::env::var(name).ok())?
         {
             self.host = hosts;
-            SRUN.clone_into(&mut self.remote);
         }
         Ok(())
     }
@@ -191,13 +196,16 @@ impl Options {
     }
 
     pub(crate) fn transport(&self) -> Transport {
-        Transport::of(&self.remote)
+        let in_slurm = std::env::var_os("SLURM_JOB_NODELIST").is_some();
+        let usual = if in_slurm { SRUN } else { SSH };
+        Transport::of(self.remote.as_deref().unwrap_or(usual))
     }
 
     fn to_args(&self) -> Vec<OsString> {
         let mut args = vec![option("--bind-to=", &word(&self.bind_to))];
         args.extend(self.host.iter().map(|host| format!("--host={host}").into()));
-        args.push(format!("--remote={}", self.remote).into());
+        let remote = self.remote.as_ref();
+        args.extend(remote.map(|command| option("--remote=", OsStr::new(command))));
         args.extend(self.egret.as_ref().map(|path| option("--egret=", path.as_os_str())));
         args.extend(self.listen.as_ref().map(|listen| option("--listen=", OsStr::new(listen))));
         args.extend(self.fabric.as_ref().map(|list| option("--fabric=", list)));
@@ -232,7 +240,7 @@ pub(crate) fn word<T: ValueEnum>(value: &T) -> OsString {
 pub(crate) fn processes(text: &str) -> Result<NonZeroU32, String> {
     let count = text.parse::<NonZeroU32>().map_err(|_| "a number from 1 on".to_owned())?;
     if count.get() > PROCESSES_MAX {
-        return Err(format!("at most {PROCESSES_MAX} on one machine"));
+        return Err(format!("at most {PROCESSES_MAX} in one job"));
     }
     Ok(count)
 }
@@ -285,6 +293,8 @@ The processes get, besides the environment of egret run:
   EGRET_REGISTRY    where the registry listens
   EGRET_SECRET_FD   a pipe with the secret by which they prove to the registry and each
                     other that they belong together; the first program that joins empties it
+  EGRET_LISTEN      with several machines, the address of theirs that the others reach,
+                    unless you have said it
   EGRET_LOCATION    where the process is: its core (--bind-to core) and this host, unless
                     you have said it
   EGRET_FABRICS, EGRET_TRUST

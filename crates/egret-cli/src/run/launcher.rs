@@ -1,5 +1,6 @@
 //! Starts the processes of a job, and sees it to its end.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
@@ -26,7 +27,7 @@ use super::output::{JobStream, Output};
 use super::ranks::Ranks;
 use super::signals::{self, Signals};
 use super::site::{SiteNews, Sites};
-use super::status::Status;
+use super::status::{Status, signalled};
 use super::supervise::{Action, Supervisor, SupervisorEvent};
 use super::{child, cores, terminal};
 use crate::monitor::{self, MonitorKind};
@@ -58,8 +59,16 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let job = args.args.into_job()?;
     let mark = environment::mark(&args.job);
     let places = job.places().map_err(anyhow::Error::msg)?;
-    let is_wanted = || !is_gone(args.guard) && !has_ending(&signals);
-    let mut sites = Sites::connect(&job, &args.job, &places, is_wanted)?;
+    let files = raise_files(u64::from(job.processes.get()) * 6 + places.len() as u64 * 4);
+    let asked = Cell::new(None);
+    let is_wanted = || {
+        asked.set(asked.get().or_else(|| ending(&signals)));
+        !is_gone(args.guard) && asked.get().is_none()
+    };
+    let mut sites = match (Sites::connect(&job, &args.job, &places, is_wanted), asked.get()) {
+        (Err(_), Some(signal)) => return Ok(ExitCode::from(signalled(signal.as_raw()))),
+        (sites, _) => sites?,
+    };
     let mut environment = Environment::new(args.job);
     environment.listen = sites.launcher_address().filter(|address| is_own(address));
     let registry = JobRegistry::open(&job, &mut environment, !sites.is_empty())?;
@@ -68,7 +77,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let here = places.into_iter().find(|place| place.host.is_none());
     let ranks = here.map_or(0..0, |place| place.ranks);
     let StartedProcesses { ranks, streams: own, .. } =
-        start(&job, &ranks, &environment, Stdio::inherit())?;
+        start(&job, &ranks, &environment, (Stdio::inherit(), files))?;
     streams.extend(own);
     let pool = environment.pool.clone();
     // With it the last copy of the secret's text in this process.
@@ -114,14 +123,14 @@ pub(super) struct StartedProcesses {
     pub(super) input: Option<ChildStdin>,
 }
 
-/// Starts the processes of these ranks. This is the main thread, at whose end the kernel kills them.
+/// Starts the processes of these ranks, with what rank 0 reads, and the limit of open files that they are to have if theirs
+/// would be another. This is the main thread, at whose end the kernel kills them.
 pub(super) fn start(
     job: &Job,
     ranks: &Range<u32>,
     environment: &Environment,
-    stdin: Stdio,
+    (stdin, files): (Stdio, Option<u64>),
 ) -> Result<StartedProcesses> {
-    let files = raise_files(job.processes.get());
     let cores = match job.options.bind_to {
         Bind::Core => cores::in_turn()?,
         Bind::None => Vec::new(),
@@ -151,14 +160,14 @@ pub(super) fn start(
     Ok(StartedProcesses { ranks: Ranks::new(ranks.start, processes), streams, input })
 }
 
-/// Whether a signal has come that ends a job.
-fn has_ending(signals: &Signals) -> bool {
-    std::iter::from_fn(|| signals.try_next())
-        .any(|told| !told.by_terminal && signals::ends(told.signal))
+/// The signal that has come, if it ends a job.
+fn ending(signals: &Signals) -> Option<Signal> {
+    let mut told = std::iter::from_fn(|| signals.try_next()).filter(|told| !told.by_terminal);
+    told.find(|told| signals::ends(told.signal)).map(|told| told.signal)
 }
 
 /// Whether an address is one of this machine, so that it can be listened at.
-fn is_own(address: &str) -> bool {
+pub(super) fn is_own(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok())
 }
 
@@ -166,11 +175,11 @@ fn is_gone(guard: i32) -> bool {
     getppid().map(Pid::as_raw_pid) != Some(guard)
 }
 
-/// Makes room for two pipes and two connections of each of `processes`; gives the limit that the processes are to have
-/// if theirs would be another.
-fn raise_files(processes: u32) -> Option<u64> {
+/// Makes room for so many descriptors, and some for all else; gives the limit that processes are to have if theirs would be
+/// another.
+pub(super) fn raise_files(files: u64) -> Option<u64> {
     let limits = getrlimit(Resource::Nofile);
-    let current = limits.current.filter(|current| *current < u64::from(processes) * 4 + FILES)?;
+    let current = limits.current.filter(|current| *current < files + FILES)?;
     let raised = Rlimit { current: limits.maximum, ..limits };
     setrlimit(Resource::Nofile, raised).is_ok().then_some(current)
 }
@@ -301,8 +310,7 @@ impl Launcher {
     /// Stops this process, until it is to go on. The registry's clock runs on; what it misses it does not count.
     fn stop(&mut self) {
         if !self.sites.is_empty() {
-            // The order is on its way.
-            rt::sleep(ORDERED);
+            self.sites.wait_stopped();
         }
         let _ = kill_process(getpid(), Signal::STOP);
         self.sites.continue_now();
@@ -312,6 +320,11 @@ impl Launcher {
     fn see_written(&mut self) {
         let (mut until, mut is_finishing) = (None, false);
         loop {
+            for news in self.sites.news() {
+                if let SiteNews::Tell(what) = news {
+                    self.output.tell(&what);
+                }
+            }
             if !is_finishing && self.sites.are_written() {
                 is_finishing = true;
                 self.output.finish();
@@ -319,14 +332,15 @@ impl Launcher {
             if self.is_guard_gone() || self.supervisor.is_hurried() {
                 until = until.or(Some(rt::now() + LAST_WORDS));
             }
-            let time = until.map(|until| until - rt::now());
+            let left = until.map(|until| until - rt::now());
+            let time = left.into_iter().chain(self.sites.look_within()).min();
             let mut fds = [
                 PollFd::new(self.output.done(), PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
                 PollFd::new(&self.sites, PollFlags::IN),
             ];
             let ready = wait_for(&mut fds, time);
-            let is_done = !fds[0].revents().is_empty() || !ready && time == Some(Duration::ZERO);
+            let is_done = !fds[0].revents().is_empty() || !ready && left == Some(Duration::ZERO);
             if is_done || self.told().any(signals::ends) {
                 return;
             }
@@ -334,8 +348,6 @@ impl Launcher {
     }
 }
 
-/// For a thread to write an order.
-const ORDERED: Duration = Duration::from_millis(20);
 /// Descriptors for all else.
 const FILES: u64 = 64;
 /// How long a reader may take for the end of the output when no caller waits any more.

@@ -37,6 +37,11 @@ impl Ranks {
         Some(rank)
     }
 
+    /// The ranks that run.
+    pub(crate) fn running(&self) -> impl Iterator<Item = u32> {
+        self.groups().map(|(rank, _)| rank)
+    }
+
     /// The ranks that run, and the group that each leads.
     fn groups(&self) -> impl Iterator<Item = (u32, Pid)> {
         (self.first..).zip(&self.processes).filter_map(|(rank, process)| Some((rank, (*process)?)))

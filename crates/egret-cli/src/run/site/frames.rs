@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 /// What one side says.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,23 +18,23 @@ pub(super) enum Frame<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Frame<T> {
-    /// Reads the next; `None` at the end of the input.
-    pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
+    /// Reads the next, which has at most so many bytes; `None` at the end of the input.
+    pub(super) fn read(from: &mut impl Read, most: usize) -> io::Result<Option<Self>> {
         let mut head = [0; 4];
         match from.read(&mut head[..1])? {
             0 => return Ok(None),
             _ => from.read_exact(&mut head[1..])?,
         }
         let length = u32::from_le_bytes(head) as usize;
-        if !(1..=FRAME_MAX).contains(&length) {
-            return Err(wrong(format!(
-                "a frame of {length} bytes, where 1 to {FRAME_MAX} are allowed"
-            )));
+        if !(1..=most).contains(&length) {
+            return Err(wrong(format!("a frame of {length} bytes, where 1 to {most} are allowed")));
         }
         let mut body = vec![0; length];
         from.read_exact(&mut body)?;
         match body[0] {
             SAID => {
+                // It may have a secret.
+                let body = Zeroizing::new(body);
                 serde_json::from_slice(&body[1..]).map(|said| Some(Self::Said(said))).map_err(wrong)
             }
             BYTES if length >= BYTES_HEAD => {
@@ -45,19 +46,36 @@ impl<T: Serialize + DeserializeOwned> Frame<T> {
         }
     }
 
-    /// The message as bytes.
-    pub(super) fn said(what: &T) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0, 0, 0, 0, SAID];
-        serde_json::to_writer(&mut bytes, what)?;
-        let length = bytes.len() - 4;
+    /// The message as bytes, which may have a secret: there is no other copy of them.
+    pub(super) fn said(what: &T) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut count = ByteCount(0);
+        serde_json::to_writer(&mut count, what)?;
+        let length = count.0 + 1;
         if length > FRAME_MAX {
             return Err(wrong(format!(
                 "a message of {length} bytes, where {FRAME_MAX} are allowed"
             )));
         }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(4 + length));
         #[expect(clippy::cast_possible_truncation, reason = "it is below the limit")]
-        bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        bytes.extend((length as u32).to_le_bytes());
+        bytes.push(SAID);
+        serde_json::to_writer(&mut *bytes, what)?;
         Ok(bytes)
+    }
+}
+
+/// Counts what is written.
+struct ByteCount(usize);
+
+impl Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -83,7 +101,7 @@ const BYTES_HEAD: usize = 5;
 /// Bytes of a stream in one frame.
 pub(super) const PIECE_MAX: usize = 64 << 10;
 /// A command line and an environment as JSON, where each of their bytes is up to four.
-const FRAME_MAX: usize = 32 << 20;
+pub(super) const FRAME_MAX: usize = 32 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -91,11 +109,11 @@ mod tests {
 
     #[test]
     fn frames_come_as_they_were_said() {
-        let mut bytes = Frame::said(&vec!["a".to_owned()]).unwrap();
+        let mut bytes = Frame::said(&vec!["a".to_owned()]).unwrap().to_vec();
         write_bytes(&mut bytes, 7, b"xyz").unwrap();
         write_bytes(&mut bytes, u32::MAX, b"").unwrap();
         let mut from = &bytes[..];
-        let mut next = || Frame::<Vec<String>>::read(&mut from).unwrap();
+        let mut next = || Frame::<Vec<String>>::read(&mut from, FRAME_MAX).unwrap();
         assert_eq!(next(), Some(Frame::Said(vec!["a".to_owned()])));
         assert_eq!(next(), Some(Frame::Bytes(7, b"xyz".to_vec())));
         assert_eq!(next(), Some(Frame::Bytes(u32::MAX, Vec::new())));
@@ -113,7 +131,7 @@ mod tests {
             &[9, 0, 0, 0, 0],
             &[1, 0],
         ] {
-            assert!(Frame::<u8>::read(&mut &bytes[..]).is_err(), "{bytes:?}");
+            assert!(Frame::<u8>::read(&mut &bytes[..], FRAME_MAX).is_err(), "{bytes:?}");
         }
     }
 }

@@ -47,13 +47,15 @@ pub(crate) fn parse(text: &str) -> Result<HostSlots, String> {
     if !is_host {
         return Err(format!("{text:?} names no machine; one is `a`, `a:2` or `user@a:2`"));
     }
-    let slots = match slots {
-        None => 1,
-        Some(slots) => slots.parse::<u32>().ok().filter(|slots| (1..=SLOTS_MAX).contains(slots)).ok_or_else(
-            || format!("{host} cannot take {slots:?} processes: a number from 1 to {SLOTS_MAX} is wanted"),
-        )?,
-    };
+    let slots = slots.map_or(Ok(1), |slots| slots_of(host, slots))?;
     Ok(HostSlots { host: host.to_owned(), slots })
+}
+
+fn slots_of(host: &str, text: &str) -> Result<u32, String> {
+    let slots = text.parse().ok().filter(|slots| (1..=SLOTS_MAX).contains(slots));
+    slots.ok_or_else(|| {
+        format!("{host} cannot take {text:?} processes: a number from 1 to {SLOTS_MAX} is wanted")
+    })
 }
 
 /// Reads a file with a line for each machine: `a`, `a:2`, `a slots=2`; what follows `#` is a comment.
@@ -80,23 +82,26 @@ fn of_line(line: &str) -> Result<HostSlots, String> {
     match (words.next().map(|word| word.strip_prefix("slots=").unwrap_or(word)), words.next()) {
         (None, _) => Ok(host),
         (Some(slots), None) => {
-            parse(&HostSlots { slots: 0, ..host }.to_string().replace(":0", &format!(":{slots}")))
+            let slots = slots_of(&host.host, slots)?;
+            Ok(HostSlots { slots, ..host })
         }
         (_, Some(word)) => Err(format!("{word:?} is not understood; a line is `a` or `a slots=2`")),
     }
 }
 
-/// The machines of the allocation of Slurm that this process is in, with the tasks that each has; `None` outside of one of
-/// several machines, and in a step of it, which `srun` has started as often as it was to.
+/// The machines of the allocation of Slurm that this process is in, with the tasks that each has; `None` outside of one, if
+/// it is this machine alone, and in a step of it, which `srun` has started as often as it was to.
 pub(crate) fn of_slurm(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<Vec<HostSlots>>> {
-    let (Some(list), None) = (variable("SLURM_JOB_NODELIST"), variable("SLURM_STEP_ID")) else {
+    let Some(list) = variable("SLURM_JOB_NODELIST") else { return Ok(None) };
+    let step = variable("SLURM_STEP_ID").and_then(|step| step.parse::<u32>().ok());
+    if step.is_some_and(|step| step < SLURM_STEPS) {
         return Ok(None);
-    };
+    }
     let hosts =
         expand(&list).with_context(|| format!("SLURM_JOB_NODELIST={list} is not understood"))?;
-    if hosts.len() < 2 {
+    if hosts.len() == 1 && is_here(&hosts[0]) {
         return Ok(None);
     }
     let tasks = variable("SLURM_TASKS_PER_NODE").or_else(|| variable("SLURM_JOB_CPUS_PER_NODE"));
@@ -208,6 +213,8 @@ fn is_here(host: &str) -> bool {
 /// The name that Slurm has for this machine.
 const SLURM_HERE: &str = "SLURMD_NODENAME";
 
+/// Numbers of steps from here on are those of Slurm itself: the shell of `salloc`, and the script of `sbatch`.
+const SLURM_STEPS: u32 = 0xffff_fff0;
 /// Machines of one job.
 const HOSTS_MAX: usize = 10_000;
 /// Processes that one machine takes.
@@ -245,6 +252,7 @@ mod tests {
         assert_eq!(of_line("a slots=2").unwrap(), host("a", 2));
         assert_eq!(of_line("a 3").unwrap(), host("a", 3));
         assert_eq!(of_line("fe80::1 slots=2").unwrap(), host("fe80::1", 2));
+        assert_eq!(of_line("2001:db8:0:1::5 slots=2").unwrap(), host("2001:db8:0:1::5", 2));
         assert!(of_line("a slots=2 max=3").is_err() && of_line("a two").is_err());
     }
 
@@ -267,7 +275,11 @@ mod tests {
         let (list, tasks) = (("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURM_TASKS_PER_NODE", "2(x2)"));
         assert_eq!(of(&[list, tasks]).unwrap().unwrap(), [host("n1", 2), host("n2", 2)]);
         assert_eq!(of(&[list, tasks, ("SLURM_STEP_ID", "0")]).unwrap(), None);
-        assert_eq!(of(&[("SLURM_JOB_NODELIST", "n1"), tasks]).unwrap(), None);
+        let shell = ("SLURM_STEP_ID", "4294967290");
+        assert_eq!(of(&[list, tasks, shell]).unwrap().map(|hosts| hosts.len()), Some(2));
+        let one = [("SLURM_JOB_NODELIST", "n1"), ("SLURM_TASKS_PER_NODE", "3")];
+        assert_eq!(of(&one).unwrap().unwrap(), [host("n1", 3)]);
+        assert_eq!(of(&[("SLURM_JOB_NODELIST", "localhost")]).unwrap(), None);
         assert_eq!(of(&[]).unwrap(), None);
         assert!(of(&[list]).is_err());
     }

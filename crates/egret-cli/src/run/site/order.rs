@@ -43,6 +43,8 @@ pub(super) enum SiteReport {
     InputTaken(u32),
     /// Rank 0 reads no more.
     InputUnread,
+    /// The processes were told to stop, and the site waits for the signal to go on however long that takes.
+    Stopped,
     /// All output has been said.
     OutputEnds,
     /// The site is there.
@@ -73,6 +75,8 @@ pub(super) struct SiteJob {
     pub(super) secret: Zeroizing<String>,
     /// The working directory.
     pub(super) directory: OsBytes,
+    /// The program is `egret` itself, which may be at another place there.
+    pub(super) is_egret: bool,
     /// Variables of the launcher that go along.
     pub(super) variables: Vec<(OsBytes, OsBytes)>,
 }

@@ -13,7 +13,7 @@ use crate::system::quoted;
 /// Says for each machine which processes it gets, and how they are started.
 pub(crate) fn say_plan(job: &Job, places: &[JobPlace]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    let (transport, egret) = (job.options.transport(), egret_of(job));
+    let (transport, egret) = (job.options.transport(), egret_of(job)?);
     let program = [&job.program].into_iter().chain(&job.args);
     let program = line(program.map(|word| word.as_os_str()));
     let others = places.iter().filter(|place| place.host.is_some());

@@ -13,6 +13,7 @@ use egret::rt::{self, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::io::{read, write};
 use rustix::stdio::stdout;
+use zeroize::Zeroizing;
 
 use super::SAY_EVERY;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
@@ -35,7 +36,7 @@ struct RelayState {
 #[derive(Debug, Default)]
 struct RelayRequest {
     /// Frames to be said.
-    reports: Vec<Vec<u8>>,
+    reports: Vec<Zeroizing<Vec<u8>>>,
     streams: Vec<JobStream>,
     /// Bytes that the launcher has passed on.
     taken: usize,

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::{BufReader, Read, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,8 @@ use zeroize::Zeroizing;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
 use super::inbox::Inbox;
 use super::order::{
-    GREETING, INPUT, INPUT_WINDOW, PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport, stream_of,
+    GREETING, INPUT, INPUT_WINDOW, PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport, WINDOW,
+    stream_of,
 };
 use super::{JobPlace, LOST_AFTER, SAY_EVERY, Transport};
 use crate::run::args::Job;
@@ -39,8 +41,8 @@ pub(crate) struct Sites {
     sites: Vec<RemoteSite>,
     inbox: Inbox<(usize, SiteSaid)>,
     transport: Transport,
-    /// When something was said to them last.
-    said: Instant,
+    /// What has happened, and was not asked for yet.
+    news: Vec<SiteNews>,
 }
 
 /// Another machine of a job.
@@ -52,13 +54,17 @@ pub(crate) struct RemoteSite {
     running: BTreeSet<u32>,
     /// What connects with it.
     process: Child,
-    orders: Sender<Zeroizing<Vec<u8>>>,
+    orders: Inbox<Zeroizing<Vec<u8>>>,
     hello: Option<SiteHello>,
     /// When something was heard of it last.
     heard: Arc<Mutex<Instant>>,
     state: SiteState,
+    /// It has stopped its processes, and waits for the signal to go on.
+    is_stopped: bool,
     /// How what connects with it has ended.
     ended: Option<Status>,
+    /// It has said all of its output.
+    has_said_all: bool,
     /// All of its output has been passed on.
     is_written: bool,
     /// Where its output goes.
@@ -113,9 +119,12 @@ impl Sites {
         is_wanted: impl Fn() -> bool,
     ) -> Result<Self> {
         let transport = job.options.transport();
-        let egret = egret_of(job);
         let inbox = Inbox::new()?;
-        let mut sites = Self { sites: Vec::new(), inbox, transport, said: rt::now() };
+        let mut sites = Self { sites: Vec::new(), inbox, transport, news: Vec::new() };
+        if places.iter().all(|place| place.host.is_none()) {
+            return Ok(sites);
+        }
+        let egret = egret_of(job)?;
         for place in places {
             let Some(host) = &place.host else { continue };
             let number = sites.sites.len();
@@ -135,7 +144,6 @@ impl Sites {
             for (at, said) in sites.inbox.take() {
                 sites.hear_first(at, said)?;
             }
-            sites.say_here();
         }
         Ok(sites)
     }
@@ -144,9 +152,12 @@ impl Sites {
         let (at, inbox) = (self.sites.len(), self.inbox.clone());
         let stdin = process.stdin.take().context("its input is a pipe")?;
         let stdout = process.stdout.take().context("its output is a pipe")?;
-        let (orders, ordered) = channel();
         let (output, pieces) = channel();
+        let orders = Inbox::new()?;
+        let ordered = orders.clone();
         rt::spawn("orders", move || give_orders(stdin, &ordered))?;
+        let untaken = Arc::new(AtomicUsize::new(0));
+        let unread = Arc::clone(&untaken);
         let (passed, heard) = (output.clone(), Arc::new(Mutex::new(rt::now())));
         let hears = Arc::clone(&heard);
         rt::spawn("site", move || {
@@ -155,16 +166,21 @@ impl Sites {
                 match said {
                     Frame::Said(report) => inbox.put((at, SiteSaid::Report(report))),
                     Frame::Bytes(stream, bytes) => {
+                        let before = unread.fetch_add(bytes.len(), Ordering::Relaxed);
+                        if before + bytes.len() > WINDOW {
+                            bail!("it says more output than it was asked for");
+                        }
                         _ = passed.send(OutputPiece::Bytes(stream, bytes));
                     }
                 }
+                Ok(())
             });
             let _ = passed.send(OutputPiece::End);
             inbox.put((at, SiteSaid::Ends(why.err().map(|why| format!("{why:#}")))));
         })?;
         let (back, inbox) = (orders.clone(), self.inbox.clone());
         rt::spawn("site output", move || {
-            pass_on(&pieces, &back);
+            pass_on(&pieces, &back, &untaken);
             inbox.put((at, SiteSaid::Written));
         })?;
         self.sites.push(RemoteSite {
@@ -176,7 +192,9 @@ impl Sites {
             hello: None,
             heard,
             state: SiteState::Running,
+            is_stopped: false,
             ended: None,
+            has_said_all: false,
             is_written: false,
             output,
             input: None,
@@ -197,6 +215,10 @@ impl Sites {
                 env!("CARGO_PKG_VERSION"),
             ),
             SiteSaid::Report(SiteReport::Hello(hello)) => site.hello = Some(hello),
+            SiteSaid::Ends(why) if site.hello.is_some() => {
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                bail!("host {} was lost before the job began: {name} has ended{why}", site.host)
+            }
             SiteSaid::Ends(why) => {
                 let why = why.map_or_else(String::new, |why| format!(" ({why})"));
                 bail!(
@@ -232,6 +254,7 @@ impl Sites {
                 registry: environment.registry.clone(),
                 secret: environment.secret.clone(),
                 directory: directory.as_os_str().into(),
+                is_egret: Path::new(&job.program) == own_program(),
                 variables: variables
                     .iter()
                     .map(|(name, value)| (name.as_os_str().into(), value.as_os_str().into()))
@@ -259,38 +282,44 @@ impl Sites {
 
     /// What has happened since this was asked last.
     pub(crate) fn news(&mut self) -> Vec<SiteNews> {
-        let mut news = Vec::new();
-        for (at, said) in self.inbox.take() {
-            self.sites[at].hear(said, &self.transport, &mut news);
-        }
-        if rt::now() - self.said >= SAY_EVERY {
-            self.say_here();
-        }
+        self.hear_all();
         for site in &mut self.sites {
             let silent = rt::now() - *site.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            if site.state == SiteState::Running && silent > LOST_AFTER {
-                site.lose(
-                    &format!("nothing was heard of it for {} s", silent.as_secs()),
-                    &mut news,
-                );
+            if site.state != SiteState::Lost && !site.has_said_all && silent > LOST_AFTER {
+                let why = format!("nothing was heard of it for {} s", silent.as_secs());
+                site.lose(&why, &mut self.news);
             }
         }
-        news
+        std::mem::take(&mut self.news)
     }
 
-    fn say_here(&mut self) {
-        self.said = rt::now();
-        self.sites.iter().for_each(|site| _ = site.order(&SiteOrder::Here));
+    fn hear_all(&mut self) {
+        for (at, said) in self.inbox.take() {
+            self.sites[at].hear(said, &self.transport, &mut self.news);
+        }
     }
 
     /// When [`news`](Self::news) is to be asked for, even if nothing has come.
     pub(crate) fn look_within(&self) -> Option<Duration> {
-        (!self.sites.is_empty()).then(|| SAY_EVERY.saturating_sub(rt::now() - self.said))
+        (!self.sites.is_empty()).then_some(SAY_EVERY)
+    }
+
+    /// Waits until all have stopped their processes: they do not miss this one then, which is about to be stopped.
+    pub(crate) fn wait_stopped(&mut self) {
+        let until = rt::now() + STOPPED_WITHIN;
+        let is_awaited = |site: &RemoteSite| site.state == SiteState::Running && !site.is_stopped;
+        while self.sites.iter().any(is_awaited) && rt::now() < until {
+            wait_for(&mut [PollFd::new(&self.inbox, PollFlags::IN)], Some(until - rt::now()));
+            self.hear_all();
+        }
     }
 
     /// The time since a site was heard does not count: this process was stopped.
-    pub(crate) fn continue_now(&self) {
-        self.sites.iter().for_each(|site| set(&site.heard, rt::now()));
+    pub(crate) fn continue_now(&mut self) {
+        for site in &mut self.sites {
+            set(&site.heard, rt::now());
+            site.is_stopped = false;
+        }
     }
 
     /// What connects with a site has ended, if it is that process.
@@ -316,10 +345,7 @@ impl Sites {
     }
 
     /// Whether all output of all has been passed on.
-    pub(crate) fn are_written(&mut self) -> bool {
-        for (at, said) in self.inbox.take() {
-            self.sites[at].is_written |= matches!(said, SiteSaid::Written);
-        }
+    pub(crate) fn are_written(&self) -> bool {
         self.sites.iter().all(|site| site.is_written)
     }
 
@@ -344,8 +370,8 @@ impl AsFd for Sites {
 
 impl RemoteSite {
     fn order(&self, order: &SiteOrder) -> Result<()> {
-        // A thread that has ended could not give orders any more: the site is lost, or has no use for them.
-        let _ = self.orders.send(Zeroizing::new(Frame::said(order)?));
+        // A thread that has ended gives no orders any more: the site is lost, or has no use for them.
+        self.orders.put(Frame::said(order)?);
         Ok(())
     }
 
@@ -366,7 +392,8 @@ impl RemoteSite {
                 let count = from.read(&mut piece).unwrap_or_default();
                 let mut frame = Vec::new();
                 let written = write_bytes(&mut frame, INPUT, &piece[..count]);
-                if written.is_err() || orders.send(Zeroizing::new(frame)).is_err() || count == 0 {
+                orders.put(Zeroizing::new(frame));
+                if written.is_err() || count == 0 {
                     return;
                 }
                 room -= count;
@@ -388,12 +415,21 @@ impl RemoteSite {
                 news.push(SiteNews::Exited(ended.map(|rank| (rank, Status::Code(code))).collect()));
                 self.alone();
             }
-            SiteSaid::Report(SiteReport::Alone) => self.alone(),
+            SiteSaid::Report(SiteReport::Alone) if self.running.is_empty() => self.alone(),
+            SiteSaid::Report(SiteReport::Alone) => {
+                self.lose("it forgets processes that it has started", news);
+            }
+            SiteSaid::Report(SiteReport::OutputEnds) => self.has_said_all = true,
+            SiteSaid::Report(SiteReport::Stopped) => self.is_stopped = true,
             SiteSaid::Ends(why) if self.state == SiteState::Running => {
                 let name = transport.name();
                 let how = self.ended.map_or_else(String::new, |how| format!(", {name} {how}"));
                 let why = why.map_or_else(String::new, |why| format!(" ({why})"));
                 self.lose(&format!("the connection with it has ended{why}{how}"), news);
+            }
+            SiteSaid::Ends(_) if self.state == SiteState::Alone && !self.has_said_all => {
+                let what = format!("host {}: the end of what was written there is lost", self.host);
+                news.push(SiteNews::Tell(what));
             }
             SiteSaid::Written => self.is_written = true,
             SiteSaid::Report(SiteReport::InputTaken(bytes)) => {
@@ -414,6 +450,8 @@ impl RemoteSite {
         if self.ended.is_none() {
             let _ = self.process.kill();
         }
+        // Whatever else has the end of its pipe open: no more output is waited for.
+        let _ = self.output.send(OutputPiece::End);
         let ended: Vec<_> = std::mem::take(&mut self.running)
             .into_iter()
             .map(|rank| (rank, Status::Lost))
@@ -423,18 +461,35 @@ impl RemoteSite {
     }
 }
 
-/// Writes orders to a site until it does not read them any more.
-fn give_orders(mut to: ChildStdin, orders: &Receiver<Zeroizing<Vec<u8>>>) {
-    for order in orders {
-        if to.write_all(&order).and_then(|()| to.flush()).is_err() {
-            return;
+/// Writes orders to a site until it does not read them any more, and says between them that the launcher is there.
+fn give_orders(mut to: ChildStdin, orders: &Inbox<Zeroizing<Vec<u8>>>) {
+    let Ok(here) = Frame::said(&SiteOrder::Here) else { return };
+    loop {
+        wait_for(&mut [PollFd::new(orders, PollFlags::IN)], Some(SAY_EVERY));
+        let mut all = orders.take();
+        if all.is_empty() {
+            all.push_back(here.clone());
+        }
+        for frame in all {
+            if to.write_all(&frame).and_then(|()| to.flush()).is_err() {
+                return;
+            }
         }
     }
 }
 
 /// Where `egret` is on the other machines.
-pub(super) fn egret_of(job: &Job) -> PathBuf {
-    job.options.egret.clone().unwrap_or_else(own_program)
+pub(super) fn egret_of(job: &Job) -> Result<PathBuf> {
+    let own = own_program();
+    match &job.options.egret {
+        Some(path) => Ok(path.clone()),
+        None if own.starts_with("/proc") => {
+            bail!(
+                "the file of this egret is gone: --egret PATH says where it is on the other machines"
+            )
+        }
+        None => Ok(own),
+    }
 }
 
 /// The arguments of `egret` on another machine.
@@ -447,7 +502,7 @@ fn set(moment: &Mutex<Instant>, now: Instant) {
 }
 
 /// Reads what a site says to its end.
-fn hear(from: ChildStdout, mut said: impl FnMut(Frame<SiteReport>)) -> Result<()> {
+fn hear(from: ChildStdout, mut said: impl FnMut(Frame<SiteReport>) -> Result<()>) -> Result<()> {
     let mut from = BufReader::with_capacity(READ_AHEAD, from);
     let mut greeting = [0; GREETING.len()];
     let mut come = 0;
@@ -464,18 +519,22 @@ fn hear(from: ChildStdout, mut said: impl FnMut(Frame<SiteReport>)) -> Result<()
             "it began with {said:?} instead of the greeting of a site; does a start file of the shell print something there?"
         );
     }
-    while let Some(frame) = Frame::read(&mut from)? {
-        said(frame);
+    while let Some(frame) = Frame::read(&mut from, REPORT_MAX)? {
+        said(frame)?;
     }
     Ok(())
 }
 
 /// Passes on what the processes of a site write, to where it is made lines, and tells the site how much that was.
-fn pass_on(pieces: &Receiver<OutputPiece>, orders: &Sender<Zeroizing<Vec<u8>>>) {
+fn pass_on(
+    pieces: &Receiver<OutputPiece>,
+    orders: &Inbox<Zeroizing<Vec<u8>>>,
+    untaken: &AtomicUsize,
+) {
     let mut streams = BTreeMap::new();
     let order = |order: &SiteOrder| {
         if let Ok(frame) = Frame::said(order) {
-            let _ = orders.send(Zeroizing::new(frame));
+            orders.put(frame);
         }
     };
     for piece in pieces {
@@ -489,6 +548,7 @@ fn pass_on(pieces: &Receiver<OutputPiece>, orders: &Sender<Zeroizing<Vec<u8>>>) 
                     streams.remove(&number);
                     order(&SiteOrder::Unread(number));
                 }
+                untaken.fetch_sub(bytes.len(), Ordering::Relaxed);
                 order(&SiteOrder::Taken(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
             }
             OutputPiece::End => return,
@@ -498,4 +558,8 @@ fn pass_on(pieces: &Receiver<OutputPiece>, orders: &Sender<Zeroizing<Vec<u8>>>) 
 
 /// Time for another machine to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+/// Time for a site to stop its processes.
+const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 const READ_AHEAD: usize = 128 << 10;
+/// Bytes of one report: thousands of processes that end at once.
+const REPORT_MAX: usize = 1 << 20;

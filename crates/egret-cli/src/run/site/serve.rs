@@ -1,9 +1,11 @@
 //! A site: starts processes where it is, as another machine orders, and ends them if that machine is gone.
 
-use std::io::{BufReader, Write};
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -12,7 +14,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use rustix::stdio::{dup2_stdin, dup2_stdout, stdin};
 
-use super::frames::Frame;
+use super::frames::{FRAME_MAX, Frame};
 use super::inbox::Inbox;
 use super::order::{PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport};
 use super::relay::Relay;
@@ -23,6 +25,7 @@ use crate::run::environment::{self, Environment};
 use crate::run::guard::SiteLauncher;
 use crate::run::ranks::Ranks;
 use crate::run::signals::{self, Signals};
+use crate::run::status::Status;
 use crate::run::supervise::{Action, Supervisor, SupervisorEvent};
 use crate::run::{launcher, program};
 use crate::system::{own_program, wait_for};
@@ -73,12 +76,14 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
     let inbox = Inbox::new()?;
     let (said, heard) = (inbox.clone(), inbox.clone());
     let relay = Relay::start(move || said.put(SiteEvent::Relayed))?;
-    let orders = std::fs::File::from(stdin().try_clone_to_owned()?);
+    let mut orders = std::fs::File::from(stdin().try_clone_to_owned()?);
     let (input, inputs) = channel();
+    let last = Arc::new(Mutex::new(rt::now()));
+    let hears = Arc::clone(&last);
     rt::spawn("orders", move || {
-        let mut orders = BufReader::new(orders);
         // What is no order is as bad as none: the launcher has a reason of its own to be told.
-        while let Ok(Some(frame)) = Frame::read(&mut orders) {
+        while let Ok(Some(frame)) = Frame::read(&mut orders, FRAME_MAX) {
+            *hears.lock().unwrap_or_else(PoisonError::into_inner) = rt::now();
             match frame {
                 Frame::Said(order) => heard.put(SiteEvent::Order(order)),
                 Frame::Bytes(_, bytes) => _ = input.send(bytes),
@@ -91,6 +96,7 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         launcher: connection().map(|(launcher, _)| launcher),
     }));
+    let name = environment::site_name(&args.job, args.site);
     let site = Site {
         guard: args.guard,
         environment: Some(Environment::of_site(args.job, args.site)),
@@ -99,14 +105,35 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
         relay: Arc::new(relay),
         inputs: Some(inputs),
         ranks: None,
-        heard: rt::now(),
+        heard: last,
+        is_lost: false,
         is_stopped: false,
         is_alone: false,
         is_finished: false,
         is_relayed: false,
         ending: None,
     };
-    site.run()
+    let ended = site.run();
+    if is_gone(args.guard) {
+        // No process is started after this one.
+        descendants::end_all(&descendants::Strangers::default(), &environment::site_mark(&name));
+    }
+    ended
+}
+
+fn is_gone(guard: i32) -> bool {
+    getppid().map(Pid::as_raw_pid) != Some(guard)
+}
+
+/// What ends these processes, without a launcher: as if those of other machines had ended.
+fn ending(ranks: &Ranks) -> Supervisor {
+    let on_death = (OnDeath::End, Duration::ZERO);
+    let mut supervisor = Supervisor::new(ranks.end(), None, on_death, rt::now());
+    let here: BTreeSet<_> = ranks.running().collect();
+    let others = (0..ranks.end()).filter(|rank| !here.contains(rank));
+    let others = others.map(|rank| (rank, Status::Code(0))).collect();
+    supervisor.on(SupervisorEvent::Exited(others), rt::now());
+    supervisor
 }
 
 /// The address of the launcher, and that of this machine, as the connection between them has them.
@@ -139,7 +166,9 @@ struct Site {
     inputs: Option<Receiver<Vec<u8>>>,
     /// The processes, once they are started.
     ranks: Option<Ranks>,
-    heard: Instant,
+    /// When something was heard of the launcher last.
+    heard: Arc<Mutex<Instant>>,
+    is_lost: bool,
     /// The launcher says nothing, as it is stopped with the job.
     is_stopped: bool,
     is_alone: bool,
@@ -152,28 +181,20 @@ struct Site {
 impl Site {
     fn run(mut self) -> Result<ExitCode> {
         loop {
-            let mut lost = false;
             for event in self.inbox.take() {
-                self.heard = rt::now();
-                self.is_stopped = false;
                 match event {
                     SiteEvent::Order(order) => self.obey(order),
-                    SiteEvent::NoMoreOrders => lost = true,
+                    SiteEvent::NoMoreOrders => self.is_lost = true,
                     SiteEvent::Relayed => self.is_relayed = true,
                 }
             }
-            let asked = std::iter::from_fn(|| self.signals.try_next());
-            lost |= asked.filter(|told| signals::ends(told.signal)).count() > 0;
-            lost |= getppid().map(Pid::as_raw_pid) != Some(self.guard);
-            lost |= !self.is_stopped && rt::now() - self.heard > LOST_AFTER;
-            if self.is_over(lost) {
+            self.look();
+            if self.is_over() {
                 return Ok(ExitCode::SUCCESS);
             }
             let mut events = self.reaped();
-            if lost && self.ending.is_none() {
-                let ranks = self.ranks.as_ref().map_or(0, Ranks::end);
-                let on_death = (OnDeath::End, std::time::Duration::ZERO);
-                self.ending = Some(Supervisor::new(ranks, None, on_death, rt::now()));
+            if self.is_lost && self.ending.is_none() {
+                self.ending = self.ranks.as_ref().map(ending);
                 events.push(SupervisorEvent::GuardGone);
             }
             events.push(SupervisorEvent::Tick);
@@ -192,10 +213,19 @@ impl Site {
         }
     }
 
+    /// Looks whether the launcher is there.
+    fn look(&mut self) {
+        let asked = std::iter::from_fn(|| self.signals.try_next());
+        self.is_lost |= asked.filter(|told| signals::ends(told.signal)).count() > 0;
+        self.is_lost |= is_gone(self.guard);
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_lost |= !self.is_stopped && rt::now() - heard > LOST_AFTER;
+    }
+
     /// Whether nothing is left to do.
-    fn is_over(&self, lost: bool) -> bool {
+    fn is_over(&self) -> bool {
         let has_none = self.ranks.is_none() || self.is_alone;
-        has_none && (lost || self.is_finished && self.is_relayed)
+        has_none && (self.is_lost || self.is_finished && self.is_relayed)
     }
 
     fn obey(&mut self, order: SiteOrder) {
@@ -208,10 +238,14 @@ impl Site {
             }
             SiteOrder::Pass(signal) => {
                 let signal = Signal::from_named_raw(signal);
-                self.is_stopped = signal == Some(Signal::TSTP);
                 if let (Some(signal), Some(ranks)) = (signal, &self.ranks) {
                     ranks.pass(signal, None);
                 }
+                if signal == Some(Signal::TSTP) {
+                    self.is_stopped = true;
+                    self.relay.report(&SiteReport::Stopped);
+                }
+                self.is_stopped &= signal != Some(Signal::CONT);
             }
             SiteOrder::End { signal, spare } => {
                 if let (Some(signal), Some(ranks)) = (Signal::from_named_raw(signal), &self.ranks) {
@@ -236,7 +270,10 @@ impl Site {
         let words = job.args.into_iter().map(std::ffi::OsString::from);
         let line =
             SiteLine::try_parse_from([std::ffi::OsString::from("run")].into_iter().chain(words));
-        let asked = line.map_err(anyhow::Error::from).and_then(|line| line.args.into_job())?;
+        let mut asked = line.map_err(anyhow::Error::from).and_then(|line| line.args.into_job())?;
+        if job.is_egret {
+            asked.program = own_program().into_os_string();
+        }
         if let Some(refusal) = program::refusal(&asked) {
             return Err(SiteRefusal { why: refusal.to_string(), code: refusal.code() });
         }
@@ -245,8 +282,10 @@ impl Site {
         environment.secret = job.secret;
         environment.variables =
             job.variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        environment.listen = connection().and_then(|(_, here)| here);
-        let started = launcher::start(&asked, &job.ranks, &environment, Stdio::piped())?;
+        let here = connection().and_then(|(_, here)| here);
+        environment.listen = here.filter(|address| launcher::is_own(address));
+        let files = launcher::raise_files(job.ranks.len() as u64 * 2);
+        let started = launcher::start(&asked, &job.ranks, &environment, (Stdio::piped(), files))?;
         self.ranks = Some(started.ranks);
         self.relay.add(started.streams);
         if let (Some(input), Some(inputs)) = (started.input, self.inputs.take()) {

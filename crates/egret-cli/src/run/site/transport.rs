@@ -1,13 +1,13 @@
 //! How a command is started on another machine.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::getpid;
 
-use super::super::child;
+use super::super::{child, environment};
 use crate::system::{own_program, quoted};
 
 /// What starts a command on another machine, and is its standard input and output.
@@ -15,16 +15,17 @@ use crate::system::{own_program, quoted};
 pub(crate) enum Transport {
     /// A command as `ssh -F FILE`, which is given the machine and the command.
     Ssh(Vec<OsString>),
-    /// Slurm, in an allocation that has the machine.
-    Srun,
+    /// A command as `srun`, in an allocation that has the machine.
+    Srun(Vec<OsString>),
 }
 
 impl Transport {
     /// What `--remote` says.
     pub(crate) fn of(command: &str) -> Self {
-        match command {
-            SRUN => Self::Srun,
-            command => Self::Ssh(command.split_whitespace().map(OsString::from).collect()),
+        let words: Vec<_> = command.split_whitespace().map(OsString::from).collect();
+        match name_of(&words) {
+            Some(SRUN) => Self::Srun(words),
+            _ => Self::Ssh(words),
         }
     }
 
@@ -33,16 +34,16 @@ impl Transport {
         match self {
             Self::Ssh(command) => {
                 let mut words = command.clone();
-                let name = Path::new(words.first().map_or(OsStr::new(""), OsString::as_os_str));
-                if name.file_name() == Some(OsStr::new("ssh")) {
+                if name_of(&words) == Some("ssh") {
                     words.extend(SSH_OPTIONS.map(OsString::from));
                 }
                 let egret = quoted(&egret.to_string_lossy());
                 words.extend([host.into(), format!("exec {egret} {}", site.join(" ")).into()]);
                 words
             }
-            Self::Srun => {
-                let mut words: Vec<OsString> = SRUN_STEP.map(OsString::from).to_vec();
+            Self::Srun(command) => {
+                let mut words = command.clone();
+                words.extend(SRUN_STEP.map(OsString::from));
                 words.push(format!("--nodelist={host}").into());
                 words.push(egret.into());
                 words.extend(site.iter().map(OsString::from));
@@ -53,11 +54,15 @@ impl Transport {
 
     /// Starts it. It ends with this process.
     pub(super) fn start(&self, host: &str, egret: &Path, site: &[String]) -> Result<Child> {
-        let words = self.words(host, egret, site);
+        let (Self::Ssh(words) | Self::Srun(words)) = self;
         let Some(name) = words.first() else { bail!("--remote names no command") };
+        let words = self.words(host, egret, site);
         let mut command = Command::new(own_program());
         command.args(child::to_args(getpid().as_raw_pid(), None, None)).args(&words);
-        if *self == Self::Srun {
+        // What the other machine is to have it is given by orders; srun would take all of this environment along.
+        environment::without_secret(&mut command).env_remove("EGRET_LOCATION");
+        if matches!(self, Self::Srun(_)) {
+            command.env_remove("SSH_CONNECTION");
             // The processes of a machine have all of its cores that the allocation has.
             command.env("SLURM_CPU_BIND", "none");
         }
@@ -67,32 +72,39 @@ impl Transport {
 
     /// What it is called, for people.
     pub(super) fn name(&self) -> String {
-        match self {
-            Self::Ssh(command) => {
-                command.first().map_or_else(String::new, |name| name.display().to_string())
-            }
-            Self::Srun => SRUN.to_owned(),
-        }
+        let (Self::Ssh(words) | Self::Srun(words)) = self;
+        words.first().map_or_else(String::new, |name| name.display().to_string())
     }
 }
 
+/// The name of the file of a command.
+fn name_of(words: &[OsString]) -> Option<&str> {
+    Path::new(words.first()?).file_name()?.to_str()
+}
+
 /// No terminal, no question, and no long wait for a machine that is off.
-const SSH_OPTIONS: [&str; 5] = ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"];
+const SSH_OPTIONS: [&str; 9] = [
+    "-T",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=10",
+    "-o",
+    // A connection that outlives this one would be ended with the job.
+    "ControlMaster=no",
+    "-o",
+    "ClearAllForwardings=yes",
+];
 /// What starts a command in an allocation of Slurm.
 pub(crate) const SRUN: &str = "srun";
 /// A step of one task beside others, whose output comes as it is written.
-const SRUN_STEP: [&str; 7] = [
-    SRUN,
-    "--quiet",
-    "--overlap",
-    "--nodes=1",
-    "--ntasks=1",
-    "--unbuffered",
-    "--kill-on-bad-exit=0",
-];
+const SRUN_STEP: [&str; 6] =
+    ["--quiet", "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered", "--kill-on-bad-exit=0"];
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     fn line(transport: &Transport) -> String {
@@ -105,7 +117,8 @@ mod tests {
     fn a_command_line_reaches_another_machine() {
         assert_eq!(
             line(&Transport::of("ssh -F my.conf")),
-            "ssh -F my.conf -T -o BatchMode=yes -o ConnectTimeout=10 me@b exec '/opt/my egret' run-site --job=job-1"
+            "ssh -F my.conf -T -o BatchMode=yes -o ConnectTimeout=10 -o ControlMaster=no \
+             -o ClearAllForwardings=yes me@b exec '/opt/my egret' run-site --job=job-1"
         );
         assert_eq!(
             line(&Transport::of("./reach")),

@@ -164,7 +164,7 @@ impl Supervisor {
 
     fn exited(&mut self, mut ended: Vec<(u32, Status)>, now: Instant) -> Vec<Action> {
         // Of those that ended at once, a signal was the cause rather than the effect.
-        ended.sort_by_key(|(rank, status)| (!matches!(status, Status::Signal(_)), *rank));
+        ended.sort_by_key(|(rank, status)| (matches!(status, Status::Code(_)), *rank));
         ended.iter().for_each(|(rank, _)| self.running[*rank as usize] = false);
         let mut actions = Vec::new();
         for (rank, status) in ended.into_iter().filter(|(_, status)| status.is_failure()) {
@@ -288,7 +288,7 @@ impl Supervisor {
     /// process is no more, so that a peer may have failed of the loss and be gone first.
     fn is_cause(&self, rank: u32, status: Status) -> bool {
         let Some((_, first)) = self.first else { return true };
-        let is_killed = status == Status::Signal(Signal::KILL.as_raw());
+        let is_killed = [Status::Signal(Signal::KILL.as_raw()), Status::Lost].contains(&status);
         match self.phase {
             // No process was sent a signal.
             JobPhase::Grace { .. } if self.blamed == Some(rank) => true,
