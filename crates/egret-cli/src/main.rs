@@ -51,10 +51,10 @@ enum Command {
     RunChild(run::ChildArgs),
     /// What `egret run` starts on another machine.
     #[command(hide = true)]
-    RunSite(run::SiteGuardArgs),
-    /// The process of `egret run-site` that starts the others.
+    RunOutpost(run::OutpostGuardArgs),
+    /// The process of `egret run-outpost` that starts the others.
     #[command(hide = true)]
-    RunSiteLauncher(run::SiteArgs),
+    RunOutpostLauncher(run::OutpostArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,8 +74,8 @@ fn main() -> ExitCode {
         Command::InfoPeer(args) => info::serve(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),
         Command::RunChild(args) => run::become_program(&args),
-        Command::RunSite(args) => run::guard_site(&args),
-        Command::RunSiteLauncher(args) => run::serve_site(args),
+        Command::RunOutpost(args) => run::guard_outpost(&args),
+        Command::RunOutpostLauncher(args) => run::serve_outpost(args),
     };
     let error = match ended {
         Ok(code) => return code,

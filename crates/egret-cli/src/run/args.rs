@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use super::environment;
-use super::site::{self, HostSlots, JobPlace, SRUN, Transport};
+use super::outpost::{self, HostSlots, JobPlace, SRUN, Transport};
 
 /// Run a program as several processes that find each other.
 ///
@@ -38,7 +38,7 @@ pub(crate) struct RunArgs {
 #[command(next_help_heading = "Launcher options")]
 pub(crate) struct Options {
     /// Start the processes on these machines over ssh, the first ranks on the first: `a:2,b:2` takes two on each
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = site::parse, conflicts_with = "hostfile")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = outpost::parse, conflicts_with = "hostfile")]
     pub(crate) host: Vec<HostSlots>,
     /// The same from a file, with a line for each machine: `a slots=2`
     #[arg(long, value_name = "FILE")]
@@ -155,7 +155,7 @@ impl RunArgs {
 impl Job {
     /// Which processes run where.
     pub(crate) fn places(&self) -> Result<Vec<JobPlace>, String> {
-        site::places(&self.options.host, self.processes.get())
+        outpost::places(&self.options.host, self.processes.get())
     }
 
     /// The same job as another machine is told it: with the values of all variables.
@@ -181,9 +181,9 @@ impl Options {
     /// named.
     pub(crate) fn read_hosts(&mut self) -> Result<()> {
         if let Some(file) = self.hostfile.take() {
-            self.host = site::of_file(&file)?;
+            self.host = outpost::of_file(&file)?;
         } else if self.host.is_empty()
-            && let Some(hosts) = site::of_slurm(|name| std::env::var(name).ok())?
+            && let Some(hosts) = outpost::of_slurm(|name| std::env::var(name).ok())?
         {
             self.host = hosts;
         }

@@ -57,8 +57,8 @@ impl Extra {
 /// What all processes of a job are given.
 pub(crate) struct Environment {
     pub(crate) job: String,
-    /// The name of the site, on another machine than the launcher.
-    site: Option<String>,
+    /// The name of the outpost, on another machine than the launcher.
+    outpost: Option<String>,
     /// The name of the pool: that of the job, unless another process has the registry.
     pub(crate) pool: String,
     pub(crate) registry: String,
@@ -94,14 +94,14 @@ impl Environment {
     pub(crate) fn new(job: String) -> Self {
         let (registry, secret) = (String::new(), Zeroizing::default());
         let variables = Vec::new();
-        let (pool, site, location) = (job.clone(), None, here());
-        Self { job, site, pool, registry, secret, location, variables, listen: None }
+        let (pool, outpost, location) = (job.clone(), None, here());
+        Self { job, outpost, pool, registry, secret, location, variables, listen: None }
     }
 
-    /// Of the job at one of its sites.
-    pub(crate) fn of_site(job: String, site: u32) -> Self {
-        let name = site_name(&job, site);
-        Self { site: Some(name), ..Self::new(job) }
+    /// Of the job at one of its outposts.
+    pub(crate) fn of_outpost(job: String, outpost: u32) -> Self {
+        let name = outpost_name(&job, outpost);
+        Self { outpost: Some(name), ..Self::new(job) }
     }
 
     /// The variables of this process that go along to another machine: the settings, but for those that each process is
@@ -143,9 +143,9 @@ impl Environment {
         let (rank, size) = (rank.to_string(), job.processes.to_string());
         command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.pool);
         command.env("EGRET_REGISTRY", &self.registry);
-        match &self.site {
-            Some(site) => command.env(SITE, site),
-            None => command.env_remove(SITE),
+        match &self.outpost {
+            Some(outpost) => command.env(OUTPOST, outpost),
+            None => command.env_remove(OUTPOST),
         };
         command.env("EGRET_LOCAL_RANK", local.to_string());
         if job.options.open {
@@ -216,14 +216,14 @@ pub(crate) fn mark(job: &str) -> String {
     format!("EGRET_JOB={job}")
 }
 
-/// The name of a site, which no other has.
-pub(crate) fn site_name(job: &str, site: u32) -> String {
-    format!("{job}.{site}")
+/// The name of an outpost, which no other has.
+pub(crate) fn outpost_name(job: &str, outpost: u32) -> String {
+    format!("{job}.{outpost}")
 }
 
-/// The variable by which the processes of a site are known.
-pub(crate) fn site_mark(site: &str) -> String {
-    format!("{SITE}={site}")
+/// The variable by which the processes of an outpost are known.
+pub(crate) fn outpost_mark(outpost: &str) -> String {
+    format!("{OUTPOST}={outpost}")
 }
 
 /// The value that processes of `job` see.
@@ -253,12 +253,12 @@ const OURS: [&str; 11] = [
     "EGRET_SECRET",
     "EGRET_SECRET_FD",
     "EGRET_SECRET_FILE",
-    SITE,
+    OUTPOST,
     "EGRET_SIZE",
     "EGRET_TERMINAL",
 ];
-/// Which of the sites of a job a process is at.
-const SITE: &str = "EGRET_SITE";
+/// Which of the outposts of a job a process is at.
+const OUTPOST: &str = "EGRET_OUTPOST";
 /// Where nodes listen.
 const LISTEN: &str = "EGRET_LISTEN";
 /// Where a process is.

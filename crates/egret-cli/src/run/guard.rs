@@ -53,13 +53,13 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
     }
 }
 
-/// The launcher of a site, of which this process is the guard.
-pub(super) struct SiteLauncher {
+/// The launcher of an outpost, of which this process is the guard.
+pub(super) struct OutpostLauncher {
     guard: Guard,
     strangers: Strangers,
 }
 
-impl SiteLauncher {
+impl OutpostLauncher {
     /// Starts it with the standard streams of this process.
     pub(super) fn start(mut command: Command, signals: Signals) -> Result<Self> {
         let strangers = Strangers::found()?;
@@ -99,7 +99,7 @@ struct Guard {
     pid: Pid,
     launcher: OwnedFd,
     signals: Signals,
-    /// Unless this is the guard of a site.
+    /// Unless this is the guard of an outpost.
     terminal: Option<Terminal>,
 }
 

@@ -23,10 +23,10 @@ use super::args::{Bind, Job, RunArgs};
 use super::descendants::{self, Reaped, Strangers};
 use super::environment::{self, Environment, RankPlace};
 use super::job_registry::JobRegistry;
+use super::outpost::{OutpostNews, Outposts};
 use super::output::{JobStream, Output};
 use super::ranks::Ranks;
 use super::signals::{self, Signals};
-use super::site::{SiteNews, Sites};
 use super::status::{Status, signalled};
 use super::supervise::{Action, Supervisor, SupervisorEvent};
 use super::{child, cores, terminal};
@@ -65,15 +65,15 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         asked.set(asked.get().or_else(|| ending(&signals)));
         !is_gone(args.guard) && asked.get().is_none()
     };
-    let mut sites = match (Sites::connect(&job, &args.job, &places, is_wanted), asked.get()) {
+    let mut outposts = match (Outposts::connect(&job, &args.job, &places, is_wanted), asked.get()) {
         (Err(_), Some(signal)) => return Ok(ExitCode::from(signalled(signal.as_raw()))),
-        (sites, _) => sites?,
+        (outposts, _) => outposts?,
     };
     let mut environment = Environment::new(args.job);
-    environment.listen = sites.launcher_address().filter(|address| is_own(address));
-    let registry = JobRegistry::open(&job, &mut environment, !sites.is_empty())?;
+    environment.listen = outposts.launcher_address().filter(|address| is_own(address));
+    let registry = JobRegistry::open(&job, &mut environment, !outposts.is_empty())?;
     // If one cannot be started, the guard ends those that were.
-    let mut streams = sites.begin(&job, &environment)?;
+    let mut streams = outposts.begin(&job, &environment)?;
     let here = places.into_iter().find(|place| place.host.is_none());
     let ranks = here.map_or(0..0, |place| place.ranks);
     let StartedProcesses { ranks, streams: own, .. } =
@@ -94,7 +94,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         guard: args.guard,
         signals,
         ranks,
-        sites,
+        outposts,
         output: Output::start(streams, job.options.tag_output)?,
         supervisor: Supervisor::new(
             job.processes.get(),
@@ -191,7 +191,7 @@ struct Launcher {
     /// The processes on this machine.
     ranks: Ranks,
     /// Those on others.
-    sites: Sites,
+    outposts: Outposts,
     output: Output,
     supervisor: Supervisor,
     registry: JobRegistry,
@@ -214,9 +214,9 @@ impl Launcher {
                 }
             }
             let time = self.supervisor.wake_at().map(|at| at - rt::now());
-            let time = time.into_iter().chain(self.sites.look_within()).min();
+            let time = time.into_iter().chain(self.outposts.look_within()).min();
             let signals = PollFd::new(&self.signals, PollFlags::IN);
-            wait_for(&mut [signals, PollFd::new(&self.sites, PollFlags::IN)], time);
+            wait_for(&mut [signals, PollFd::new(&self.outposts, PollFlags::IN)], time);
         }
     }
 
@@ -230,13 +230,13 @@ impl Launcher {
         let mut reaped = descendants::reap();
         while let Reaped::Child(pid, status) = reaped {
             ended.extend(self.ranks.ended(pid).map(|rank| (rank, status)));
-            self.sites.ended(pid, status);
+            self.outposts.ended(pid, status);
             reaped = descendants::reap();
         }
-        for news in self.sites.news() {
+        for news in self.outposts.news() {
             match news {
-                SiteNews::Exited(there) => ended.extend(there),
-                SiteNews::Tell(what) => self.output.tell(&what),
+                OutpostNews::Exited(there) => ended.extend(there),
+                OutpostNews::Tell(what) => self.output.tell(&what),
             }
         }
         while let Some(known) = self.events.as_mut().and_then(Events::try_next) {
@@ -252,7 +252,7 @@ impl Launcher {
             ended.iter().filter(|_| !self.is_open).for_each(tell);
             events.push(SupervisorEvent::Exited(ended));
         }
-        if self.sites.are_alone() && self.is_alone_here(reaped) {
+        if self.outposts.are_alone() && self.is_alone_here(reaped) {
             events.push(SupervisorEvent::Alone);
         }
         events.push(SupervisorEvent::Tick);
@@ -264,14 +264,14 @@ impl Launcher {
         match reaped {
             Reaped::Alone => true,
             // What connects with other machines ends when all of their output has come.
-            _ if self.sites.is_empty() || self.supervisor.running().next().is_some() => false,
+            _ if self.outposts.is_empty() || self.supervisor.running().next().is_some() => false,
             _ => descendants::all(&self.strangers()).is_empty(),
         }
     }
 
     /// The children that are none of the job.
     fn strangers(&self) -> Strangers {
-        Strangers::children(self.sites.processes())
+        Strangers::children(self.outposts.processes())
     }
 
     /// The signals that have come for the job.
@@ -292,14 +292,14 @@ impl Launcher {
         match action {
             Action::Pass(signal) => {
                 self.ranks.pass(signal, None);
-                self.sites.pass(signal);
+                self.outposts.pass(signal);
                 if signal == Signal::TSTP {
                     self.stop();
                 }
             }
             Action::End { signal, spare } => {
                 self.ranks.end_all(signal, spare, &self.strangers());
-                self.sites.end(signal, spare);
+                self.outposts.end(signal, spare);
             }
             Action::Tell(what) => self.output.tell(&what),
             Action::Finish { code } => return Some(code),
@@ -309,23 +309,23 @@ impl Launcher {
 
     /// Stops this process, until it is to go on. The registry's clock runs on; what it misses it does not count.
     fn stop(&mut self) {
-        if !self.sites.is_empty() {
-            self.sites.wait_stopped();
+        if !self.outposts.is_empty() {
+            self.outposts.wait_stopped();
         }
         let _ = kill_process(getpid(), Signal::STOP);
-        self.sites.continue_now();
+        self.outposts.continue_now();
     }
 
     /// Waits until all that the processes wrote is written, if that can be.
     fn see_written(&mut self) {
         let (mut until, mut is_finishing) = (None, false);
         loop {
-            for news in self.sites.news() {
-                if let SiteNews::Tell(what) = news {
+            for news in self.outposts.news() {
+                if let OutpostNews::Tell(what) = news {
                     self.output.tell(&what);
                 }
             }
-            if !is_finishing && self.sites.are_written() {
+            if !is_finishing && self.outposts.are_written() {
                 is_finishing = true;
                 self.output.finish();
             }
@@ -333,11 +333,11 @@ impl Launcher {
                 until = until.or(Some(rt::now() + LAST_WORDS));
             }
             let left = until.map(|until| until - rt::now());
-            let time = left.into_iter().chain(self.sites.look_within()).min();
+            let time = left.into_iter().chain(self.outposts.look_within()).min();
             let mut fds = [
                 PollFd::new(self.output.done(), PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
-                PollFd::new(&self.sites, PollFlags::IN),
+                PollFd::new(&self.outposts, PollFlags::IN),
             ];
             let ready = wait_for(&mut fds, time);
             let is_done = !fds[0].revents().is_empty() || !ready && left == Some(Duration::ZERO);

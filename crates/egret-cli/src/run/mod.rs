@@ -16,7 +16,7 @@
 //! launcher is gone, the kernel has killed the programs already. Nothing is written to a
 //! disk that would have to be removed.
 //!
-//! Processes on other machines are those of [sites](site).
+//! Processes on other machines are those of [outposts](outpost).
 
 mod args;
 mod child;
@@ -28,12 +28,12 @@ mod guard;
 mod job_registry;
 mod launcher;
 mod lines;
+mod outpost;
 mod output;
 mod program;
 mod ranks;
 mod signals;
 mod sink;
-mod site;
 mod status;
 mod supervise;
 mod terminal;
@@ -50,8 +50,10 @@ pub(crate) use cores::in_turn as cores_in_turn;
 pub(crate) use environment::in_job;
 pub(crate) use job_registry::setting;
 pub(crate) use launcher::{LauncherArgs, serve};
+pub(crate) use outpost::{
+    OutpostArgs, OutpostGuardArgs, guard as guard_outpost, serve as serve_outpost,
+};
 pub(crate) use signals::{Signals, ends};
-pub(crate) use site::{SiteArgs, SiteGuardArgs, guard as guard_site, serve as serve_site};
 
 /// Runs the program of the command line.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
@@ -62,7 +64,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
 pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
     let places = job.places().map_err(anyhow::Error::msg)?;
     if job.options.dry_run {
-        return site::say_plan(job, &places).map(|()| ExitCode::SUCCESS);
+        return outpost::say_plan(job, &places).map(|()| ExitCode::SUCCESS);
     }
     // Of a program on other machines they say it.
     let is_here = places.iter().any(|place| place.host.is_none());

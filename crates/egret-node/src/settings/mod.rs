@@ -361,4 +361,4 @@ fn is_unknown(variable: &str) -> bool {
 }
 
 /// Variables for simulated worlds and for tests, and the one by which a job knows its processes on another machine.
-const OTHERS: [&str; 4] = ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS", "EGRET_SITE"];
+const OTHERS: [&str; 4] = ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS", "EGRET_OUTPOST"];

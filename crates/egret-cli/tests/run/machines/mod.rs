@@ -144,6 +144,39 @@ fn output_of_all_machines_is_whole() {
     }
 }
 
+/// The reader pauses when all processes have ended: what they wrote last is waited for, and not lost.
+#[test]
+fn the_end_of_the_output_is_waited_for() {
+    const BYTES: usize = 3 << 20;
+    let Some(machines) = Machines::make() else { return };
+    let script =
+        format!("head -c {} /dev/zero | tr '\\0' x; echo; echo written >&2", BYTES / 2 - 1);
+    let hosts = format!("{}:1,{}:1", HOSTS[1], HOSTS[2]);
+    let job = machines.job(&hosts, &["sh", "-c", &script]);
+    rt::sleep(Duration::from_secs(6));
+    let output = job.end();
+    assert_eq!((code(&output), output.stdout.len()), (0, BYTES), "{}", text(&output.stderr));
+    machines.nothing_left();
+}
+
+/// A stopped job writes nothing, and goes on where it was, however long that takes.
+#[test]
+fn a_job_that_is_stopped_while_it_writes_goes_on() {
+    let Some(machines) = Machines::make() else { return };
+    let script = "for n in $(seq 300); do echo line $n; sleep 0.01; done";
+    let hosts = format!("{}:1,{}:1", HOSTS[1], HOSTS[2]);
+    let mut job = machines.job(&hosts, &["sh", "-c", script]);
+    job.expect_lines(20, "line");
+    job.signal(Signal::TSTP);
+    // Longer than either side waits for a word of the other.
+    rt::sleep(Duration::from_secs(5));
+    job.signal(Signal::CONT);
+    let output = job.end();
+    let lines = text(&output.stdout).lines().filter(|line| line.starts_with("line ")).count();
+    assert_eq!((code(&output), lines + 20), (0, 600), "{}", text(&output.stderr));
+    machines.nothing_left();
+}
+
 #[test]
 fn rank_0_reads_the_input_of_the_job_wherever_it_is() {
     let Some(machines) = Machines::make() else { return };
@@ -175,8 +208,8 @@ fn rank_0_reads_the_input_of_the_job_wherever_it_is() {
 fn nothing_stays_on_any_machine_whatever_is_killed() {
     let Some(machines) = Machines::make() else { return };
     for (machine, has) in [
-        (1, "run-site --job"),
-        (1, "run-site-launcher"),
+        (1, "run-outpost --job"),
+        (1, "run-outpost-launcher"),
         (0, "ssh -F"),
         (0, "run-launcher"),
         (0, " run --host"),
@@ -214,7 +247,7 @@ fn a_job_outlives_a_machine_if_it_is_to() {
     let script = "echo here; sleep 4; echo done $EGRET_RANK";
     let mut job = machines.job(&all(), &["--on-death", "go-on", "sh", "-c", script]);
     job.expect_lines(4, "here");
-    kill(machines.process(1, "run-site-launcher"), Signal::KILL);
+    kill(machines.process(1, "run-outpost-launcher"), Signal::KILL);
     let output = job.end();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(code(&output), 137, "{err}");

@@ -65,13 +65,13 @@ impl SlurmCluster {
         Job::start_as(command)
     }
 
-    /// The processes of sites.
-    fn sites(&self) -> Vec<i32> {
+    /// The processes of outposts.
+    fn outposts(&self) -> Vec<i32> {
         let line =
             |pid: i32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         pids(&self.name)
             .into_iter()
-            .filter(|pid| line(*pid).contains("run-site-launcher"))
+            .filter(|pid| line(*pid).contains("run-outpost-launcher"))
             .collect()
     }
 }
@@ -116,10 +116,10 @@ fn a_job_of_an_allocation_ends_with_its_first_failure() {
     let mut job =
         cluster.job((4, 1), &["run", "--grace", "0.1", "sh", "-c", "echo here; sleep 60 & wait"]);
     job.expect_lines(4, "here");
-    let sites = cluster.sites();
-    assert!(sites.len() >= 3, "{sites:?}");
-    kill(sites[0], Signal::KILL);
+    let outposts = cluster.outposts();
+    assert!(outposts.len() >= 3, "{outposts:?}");
+    kill(outposts[0], Signal::KILL);
     let output = job.end();
     assert!(text(&output.stderr).contains("was lost with its machine"), "{}", text(&output.stderr));
-    wait_some("sites left behind", || cluster.sites().is_empty().then_some(()));
+    wait_some("outposts left behind", || cluster.outposts().is_empty().then_some(()));
 }

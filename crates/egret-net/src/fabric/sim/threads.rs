@@ -431,7 +431,10 @@ impl SimFabric {
             let body = AssertUnwindSafe(|| if is_over { drop(body) } else { body() });
             _ = catch_unwind(body);
             drop(entered);
+            // What happens next in the world may happen on this thread.
+            let entered = rt::enter(Arc::new(world.clone()));
             world.end_thread(at);
+            drop(entered);
         };
         let os = rt::spawn_on_machine(name, run)?.thread().clone();
         self.look_in(|world| {

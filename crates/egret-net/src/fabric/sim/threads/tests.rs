@@ -170,6 +170,24 @@ fn a_plan_that_panics_on_another_thread_ends_the_world_and_the_first_says_why() 
     }
 }
 
+/// The thread that ends carries out what comes next, as no other can run.
+#[test]
+fn a_plan_that_an_ending_thread_carries_out_is_in_the_world() {
+    let sim = Sim::new(1);
+    let seen = Arc::new(Mutex::new(None));
+    let sees = Arc::clone(&seen);
+    sim.at(Duration::from_millis(2), move |_| {
+        let thread = rt::this_thread().name().map(str::to_owned);
+        *sees.lock().unwrap() = Some((rt::now(), rt::has_background(), thread));
+    });
+    let started = rt::now();
+    rt::spawn("ends", || ()).unwrap();
+    rt::sleep(Duration::from_millis(10));
+    let (at, has_background, thread) = seen.lock().unwrap().take().unwrap();
+    assert_eq!(thread.as_deref(), Some("ends"));
+    assert_eq!((at - started, has_background), (Duration::from_millis(2), rt::has_background()));
+}
+
 /// A look at the network carries a plan out, too.
 #[test]
 fn a_plan_that_panics_in_a_look_ends_the_world_when_the_thread_waits() {

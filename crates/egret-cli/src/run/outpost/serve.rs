@@ -1,4 +1,4 @@
-//! A site: starts processes where it is, as another machine orders, and ends them if that machine is gone.
+//! An outpost: starts processes where it is, as another machine orders, and ends them if that machine is gone.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -16,13 +16,13 @@ use rustix::stdio::{dup2_stdin, dup2_stdout, stdin};
 
 use super::frames::{FRAME_MAX, Frame};
 use super::inbox::Inbox;
-use super::order::{PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport};
+use super::order::{OutpostHello, OutpostJob, OutpostOrder, OutpostReport, PROTOCOL};
 use super::relay::Relay;
 use super::{LOST_AFTER, SAY_EVERY};
 use crate::run::args::{OnDeath, RunArgs};
 use crate::run::descendants::{self, Reaped};
 use crate::run::environment::{self, Environment};
-use crate::run::guard::SiteLauncher;
+use crate::run::guard::OutpostLauncher;
 use crate::run::ranks::Ranks;
 use crate::run::signals::{self, Signals};
 use crate::run::status::Status;
@@ -30,52 +30,52 @@ use crate::run::supervise::{Action, Supervisor, SupervisorEvent};
 use crate::run::{launcher, program};
 use crate::system::{own_program, wait_for};
 
-/// How another machine starts a site here.
+/// How another machine starts an outpost here.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SiteGuardArgs {
+pub(crate) struct OutpostGuardArgs {
     #[arg(long)]
     job: String,
-    /// The number of the site among those of the job
+    /// The number of the outpost among those of the job
     #[arg(long)]
-    site: u32,
+    outpost: u32,
 }
 
-/// The process of a site that starts the others.
+/// The process of an outpost that starts the others.
 #[derive(Debug, clap::Args)]
-pub(crate) struct SiteArgs {
+pub(crate) struct OutpostArgs {
     #[arg(long)]
     guard: i32,
     #[arg(long)]
     job: String,
     #[arg(long)]
-    site: u32,
+    outpost: u32,
 }
 
-/// Starts the site, waits for its end, and leaves nothing behind.
-pub(crate) fn guard(args: &SiteGuardArgs) -> Result<ExitCode> {
+/// Starts the outpost, waits for its end, and leaves nothing behind.
+pub(crate) fn guard(args: &OutpostGuardArgs) -> Result<ExitCode> {
     let signals = Signals::block()?;
     let mut command = Command::new(own_program());
-    command.args(["run-site-launcher", &format!("--guard={}", getpid().as_raw_pid())]);
-    command.args([format!("--job={}", args.job), format!("--site={}", args.site)]);
-    let site = SiteLauncher::start(command, signals)?;
-    // The site alone is to have them: their end is how either side learns that the other is gone.
+    command.args(["run-outpost-launcher", &format!("--guard={}", getpid().as_raw_pid())]);
+    command.args([format!("--job={}", args.job), format!("--outpost={}", args.outpost)]);
+    let outpost = OutpostLauncher::start(command, signals)?;
+    // The outpost alone is to have them: their end is how either side learns that the other is gone.
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null");
     let null = null.context("opening /dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
-    let name = environment::site_name(&args.job, args.site);
-    Ok(ExitCode::from(site.wait(&environment::site_mark(&name)).code()))
+    let name = environment::outpost_name(&args.job, args.outpost);
+    Ok(ExitCode::from(outpost.wait(&environment::outpost_mark(&name)).code()))
 }
 
 /// Does what another machine orders until it says that this is all, or is gone.
-pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
+pub(crate) fn serve(args: OutpostArgs) -> Result<ExitCode> {
     let signals = Signals::block()?;
-    setsid().context("beginning a session; this is started by `egret run-site`, not by hand")?;
+    setsid().context("beginning a session; this is started by `egret run-outpost`, not by hand")?;
     descendants::adopt()?;
     set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
     let inbox = Inbox::new()?;
     let (said, heard) = (inbox.clone(), inbox.clone());
-    let relay = Relay::start(move || said.put(SiteEvent::Relayed))?;
+    let relay = Relay::start(move || said.put(OutpostEvent::Relayed))?;
     let mut orders = std::fs::File::from(stdin().try_clone_to_owned()?);
     let (input, inputs) = channel();
     let last = Arc::new(Mutex::new(rt::now()));
@@ -85,21 +85,21 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
         while let Ok(Some(frame)) = Frame::read(&mut orders, FRAME_MAX) {
             *hears.lock().unwrap_or_else(PoisonError::into_inner) = rt::now();
             match frame {
-                Frame::Said(order) => heard.put(SiteEvent::Order(order)),
+                Frame::Said(order) => heard.put(OutpostEvent::Order(order)),
                 Frame::Bytes(_, bytes) => _ = input.send(bytes),
             }
         }
-        heard.put(SiteEvent::NoMoreOrders);
+        heard.put(OutpostEvent::NoMoreOrders);
     })?;
-    relay.report(&SiteReport::Hello(SiteHello {
+    relay.report(&OutpostReport::Hello(OutpostHello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         launcher: connection().map(|(launcher, _)| launcher),
     }));
-    let name = environment::site_name(&args.job, args.site);
-    let site = Site {
+    let name = environment::outpost_name(&args.job, args.outpost);
+    let outpost = Outpost {
         guard: args.guard,
-        environment: Some(Environment::of_site(args.job, args.site)),
+        environment: Some(Environment::of_outpost(args.job, args.outpost)),
         signals,
         inbox,
         relay: Arc::new(relay),
@@ -113,10 +113,10 @@ pub(crate) fn serve(args: SiteArgs) -> Result<ExitCode> {
         is_relayed: false,
         ending: None,
     };
-    let ended = site.run();
+    let ended = outpost.run();
     if is_gone(args.guard) {
         // No process is started after this one.
-        descendants::end_all(&descendants::Strangers::default(), &environment::site_mark(&name));
+        descendants::end_all(&descendants::Strangers::default(), &environment::outpost_mark(&name));
     }
     ended
 }
@@ -147,20 +147,20 @@ fn connection() -> Option<(String, Option<String>)> {
 
 /// What threads have for the main one.
 #[derive(Debug)]
-enum SiteEvent {
-    Order(SiteOrder),
+enum OutpostEvent {
+    Order(OutpostOrder),
     NoMoreOrders,
     /// All is said to the launcher, or can be said no more.
     Relayed,
 }
 
 #[derive(Debug)]
-struct Site {
+struct Outpost {
     guard: i32,
     /// Until the processes are started.
     environment: Option<Environment>,
     signals: Signals,
-    inbox: Inbox<SiteEvent>,
+    inbox: Inbox<OutpostEvent>,
     relay: Arc<Relay>,
     /// What rank 0 is to read, until it is started.
     inputs: Option<Receiver<Vec<u8>>>,
@@ -178,14 +178,14 @@ struct Site {
     ending: Option<Supervisor>,
 }
 
-impl Site {
+impl Outpost {
     fn run(mut self) -> Result<ExitCode> {
         loop {
             for event in self.inbox.take() {
                 match event {
-                    SiteEvent::Order(order) => self.obey(order),
-                    SiteEvent::NoMoreOrders => self.is_lost = true,
-                    SiteEvent::Relayed => self.is_relayed = true,
+                    OutpostEvent::Order(order) => self.obey(order),
+                    OutpostEvent::NoMoreOrders => self.is_lost = true,
+                    OutpostEvent::Relayed => self.is_relayed = true,
                 }
             }
             self.look();
@@ -228,54 +228,54 @@ impl Site {
         has_none && (self.is_lost || self.is_finished && self.is_relayed)
     }
 
-    fn obey(&mut self, order: SiteOrder) {
+    fn obey(&mut self, order: OutpostOrder) {
         match order {
-            SiteOrder::Begin(job) => {
-                if let Err(SiteRefusal { why, code }) = self.begin(*job) {
-                    self.relay.report(&SiteReport::Refused { why, code });
+            OutpostOrder::Begin(job) => {
+                if let Err(OutpostRefusal { why, code }) = self.begin(*job) {
+                    self.relay.report(&OutpostReport::Refused { why, code });
                     self.relay.finish();
                 }
             }
-            SiteOrder::Pass(signal) => {
+            OutpostOrder::Pass(signal) => {
                 let signal = Signal::from_named_raw(signal);
                 if let (Some(signal), Some(ranks)) = (signal, &self.ranks) {
                     ranks.pass(signal, None);
                 }
                 if signal == Some(Signal::TSTP) {
                     self.is_stopped = true;
-                    self.relay.report(&SiteReport::Stopped);
+                    self.relay.report(&OutpostReport::Stopped);
                 }
                 self.is_stopped &= signal != Some(Signal::CONT);
             }
-            SiteOrder::End { signal, spare } => {
+            OutpostOrder::End { signal, spare } => {
                 if let (Some(signal), Some(ranks)) = (Signal::from_named_raw(signal), &self.ranks) {
                     ranks.end_all(signal, spare, &descendants::Strangers::default());
                 }
             }
-            SiteOrder::Taken(bytes) => self.relay.taken(bytes),
-            SiteOrder::Unread(stream) => self.relay.unread(stream),
-            SiteOrder::Here => {}
-            SiteOrder::Finish => self.is_finished = true,
+            OutpostOrder::Taken(bytes) => self.relay.taken(bytes),
+            OutpostOrder::Unread(stream) => self.relay.unread(stream),
+            OutpostOrder::Here => {}
+            OutpostOrder::Finish => self.is_finished = true,
         }
     }
 
     /// Starts the processes.
-    fn begin(&mut self, job: SiteJob) -> Result<(), SiteRefusal> {
+    fn begin(&mut self, job: OutpostJob) -> Result<(), OutpostRefusal> {
         let Some(mut environment) = self.environment.take() else { return Ok(()) };
         let directory = std::ffi::OsString::from(job.directory);
-        std::env::set_current_dir(&directory).map_err(|why| SiteRefusal {
+        std::env::set_current_dir(&directory).map_err(|why| OutpostRefusal {
             why: format!("no working directory {}: {why}", directory.display()),
             code: 1,
         })?;
         let words = job.args.into_iter().map(std::ffi::OsString::from);
         let line =
-            SiteLine::try_parse_from([std::ffi::OsString::from("run")].into_iter().chain(words));
+            OutpostLine::try_parse_from([std::ffi::OsString::from("run")].into_iter().chain(words));
         let mut asked = line.map_err(anyhow::Error::from).and_then(|line| line.args.into_job())?;
         if job.is_egret {
             asked.program = own_program().into_os_string();
         }
         if let Some(refusal) = program::refusal(&asked) {
-            return Err(SiteRefusal { why: refusal.to_string(), code: refusal.code() });
+            return Err(OutpostRefusal { why: refusal.to_string(), code: refusal.code() });
         }
         environment.pool = job.pool;
         environment.registry = job.registry;
@@ -307,12 +307,12 @@ impl Site {
         }
         let mut events = Vec::new();
         if !ended.is_empty() {
-            self.relay.report(&SiteReport::Exited(ended.clone()));
+            self.relay.report(&OutpostReport::Exited(ended.clone()));
             events.push(SupervisorEvent::Exited(ended));
         }
         if reaped == Reaped::Alone && !self.is_alone {
             self.is_alone = true;
-            self.relay.report(&SiteReport::Alone);
+            self.relay.report(&OutpostReport::Alone);
             self.relay.finish();
         }
         if self.is_alone {
@@ -341,20 +341,20 @@ impl Site {
 fn give_input(mut to: ChildStdin, inputs: &Receiver<Vec<u8>>, relay: &Relay) {
     for bytes in inputs.iter().take_while(|bytes| !bytes.is_empty()) {
         if to.write_all(&bytes).is_err() {
-            relay.report(&SiteReport::InputUnread);
+            relay.report(&OutpostReport::InputUnread);
             return;
         }
-        relay.report(&SiteReport::InputTaken(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
+        relay.report(&OutpostReport::InputTaken(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
     }
 }
 
 /// Why the job does not begin here, and what a shell would exit with.
-struct SiteRefusal {
+struct OutpostRefusal {
     why: String,
     code: u8,
 }
 
-impl From<anyhow::Error> for SiteRefusal {
+impl From<anyhow::Error> for OutpostRefusal {
     fn from(why: anyhow::Error) -> Self {
         Self { why: format!("{why:#}"), code: 1 }
     }
@@ -362,7 +362,7 @@ impl From<anyhow::Error> for SiteRefusal {
 
 /// The command line that says the job.
 #[derive(Debug, Parser)]
-struct SiteLine {
+struct OutpostLine {
     #[command(flatten)]
     args: RunArgs,
 }

@@ -1,4 +1,4 @@
-//! What a launcher orders, and what a site reports.
+//! What a launcher orders, and what an outpost reports.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -9,11 +9,11 @@ use zeroize::Zeroizing;
 
 use super::super::status::Status;
 
-/// What the launcher says to a site.
+/// What the launcher says to an outpost.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum SiteOrder {
+pub(super) enum OutpostOrder {
     /// Start the processes.
-    Begin(Box<SiteJob>),
+    Begin(Box<OutpostJob>),
     /// Give the signal to the groups of the processes that run.
     Pass(i32),
     /// Give it to every descendant, except to the group of one rank.
@@ -24,15 +24,15 @@ pub(super) enum SiteOrder {
     Unread(u32),
     /// The launcher is there.
     Here,
-    /// The site may go.
+    /// The outpost may go.
     Finish,
 }
 
-/// What a site says to the launcher.
+/// What an outpost says to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum SiteReport {
+pub(super) enum OutpostReport {
     /// The first of all.
-    Hello(SiteHello),
+    Hello(OutpostHello),
     /// The job cannot begin here; the exit code is that of a shell.
     Refused { why: String, code: u8 },
     /// These processes have ended, in no known order.
@@ -43,28 +43,28 @@ pub(super) enum SiteReport {
     InputTaken(u32),
     /// Rank 0 reads no more.
     InputUnread,
-    /// The processes were told to stop, and the site waits for the signal to go on however long that takes.
+    /// The processes were told to stop, and the outpost waits for the signal to go on however long that takes.
     Stopped,
     /// All output has been said.
     OutputEnds,
-    /// The site is there.
+    /// The outpost is there.
     Here,
 }
 
-/// Who a site is.
+/// Who an outpost is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct SiteHello {
+pub(super) struct OutpostHello {
     /// [`PROTOCOL`] there.
     pub(super) protocol: u32,
     /// The version of egret.
     pub(super) version: String,
-    /// The address that the launcher has for the site, if it knows.
+    /// The address that the launcher has for the outpost, if it knows.
     pub(super) launcher: Option<String>,
 }
 
-/// What a site needs to know of the job.
+/// What an outpost needs to know of the job.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SiteJob {
+pub(super) struct OutpostJob {
     /// The command line that says the job.
     pub(super) args: Vec<OsBytes>,
     pub(super) ranks: Range<u32>,
@@ -81,10 +81,10 @@ pub(super) struct SiteJob {
     pub(super) variables: Vec<(OsBytes, OsBytes)>,
 }
 
-impl std::fmt::Debug for SiteJob {
+impl std::fmt::Debug for OutpostJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the secret.
-        f.debug_struct("SiteJob").field("ranks", &self.ranks).finish_non_exhaustive()
+        f.debug_struct("OutpostJob").field("ranks", &self.ranks).finish_non_exhaustive()
     }
 }
 
@@ -119,11 +119,11 @@ pub(super) fn stream_of(rank: u32, is_error: bool) -> u32 {
 
 /// The stream that rank 0 reads; no bytes are its end.
 pub(super) const INPUT: u32 = 0;
-/// Bytes of input that the launcher says before the site has passed them on.
+/// Bytes of input that the launcher says before the outpost has passed them on.
 pub(super) const INPUT_WINDOW: usize = 256 << 10;
-/// Launcher and site understand each other if this is the same.
+/// Launcher and outpost understand each other if this is the same.
 pub(super) const PROTOCOL: u32 = 1;
-/// What a site says before its first frame.
-pub(super) const GREETING: &[u8] = b"egret site\n";
-/// Bytes of output that a site says before the launcher has passed them on.
+/// What an outpost says before its first frame.
+pub(super) const GREETING: &[u8] = b"egret outpost\n";
+/// Bytes of output that an outpost says before the launcher has passed them on.
 pub(super) const WINDOW: usize = 1 << 20;

@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::Result;
 
 use super::JobPlace;
-use super::remote::{egret_of, site_args};
+use super::remote::{egret_of, outpost_args};
 use crate::run::args::Job;
 use crate::system::quoted;
 
@@ -27,7 +27,7 @@ pub(crate) fn say_plan(job: &Job, places: &[JobPlace]) -> Result<()> {
             None => writeln!(out, "this machine, {ranks}: {program}")?,
             Some(host) => {
                 let number = numbers.next().map_or(0, |(_, number)| number);
-                let words = transport.words(host, &egret, &site_args("JOB", number));
+                let words = transport.words(host, &egret, &outpost_args("JOB", number));
                 writeln!(out, "host {host}, {ranks}: {program}")?;
                 writeln!(out, "  reached by: {}", line(words.iter().map(|word| word.as_os_str())))?;
             }

@@ -1,4 +1,4 @@
-//! What a site says to the launcher: its reports, and the output of its processes, on a thread of its own.
+//! What an outpost says to the launcher: its reports, and the output of its processes, on a thread of its own.
 //!
 //! The launcher may be slow with output, so the thread says at most [`WINDOW`] bytes of it before the launcher has passed
 //! them on. Reports do not wait for that.
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::SAY_EVERY;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
-use super::order::{GREETING, SiteReport, WINDOW, stream_of};
+use super::order::{GREETING, OutpostReport, WINDOW, stream_of};
 use crate::run::output::JobStream;
 use crate::run::sink::Unbuffered;
 use crate::system::wait_for;
@@ -69,7 +69,7 @@ impl Relay {
         Ok(Self(state))
     }
 
-    pub(super) fn report(&self, report: &SiteReport) {
+    pub(super) fn report(&self, report: &OutpostReport) {
         if let Ok(frame) = Frame::said(report) {
             self.0.ask(|asked| asked.reports.push(frame));
         }
@@ -134,10 +134,10 @@ impl RelayThread {
             self.streams = kept;
             // Nothing is left in a stream whose writers have ended if there is room for it, and it has nothing.
             if self.is_over && self.room > 0 && !ready.contains(&true) {
-                return self.say(&Frame::said(&SiteReport::OutputEnds)?);
+                return self.say(&Frame::said(&OutpostReport::OutputEnds)?);
             }
             if rt::now() - self.said >= SAY_EVERY {
-                self.say(&Frame::said(&SiteReport::Here)?)?;
+                self.say(&Frame::said(&OutpostReport::Here)?)?;
             }
         }
     }

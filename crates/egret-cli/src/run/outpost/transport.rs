@@ -29,8 +29,8 @@ impl Transport {
         }
     }
 
-    /// What starts the site of a job at a machine.
-    pub(crate) fn words(&self, host: &str, egret: &Path, site: &[String]) -> Vec<OsString> {
+    /// What starts the outpost of a job at a machine.
+    pub(crate) fn words(&self, host: &str, egret: &Path, outpost: &[String]) -> Vec<OsString> {
         match self {
             Self::Ssh(command) => {
                 let mut words = command.clone();
@@ -38,7 +38,7 @@ impl Transport {
                     words.extend(SSH_OPTIONS.map(OsString::from));
                 }
                 let egret = quoted(&egret.to_string_lossy());
-                words.extend([host.into(), format!("exec {egret} {}", site.join(" ")).into()]);
+                words.extend([host.into(), format!("exec {egret} {}", outpost.join(" ")).into()]);
                 words
             }
             Self::Srun(command) => {
@@ -46,17 +46,17 @@ impl Transport {
                 words.extend(SRUN_STEP.map(OsString::from));
                 words.push(format!("--nodelist={host}").into());
                 words.push(egret.into());
-                words.extend(site.iter().map(OsString::from));
+                words.extend(outpost.iter().map(OsString::from));
                 words
             }
         }
     }
 
     /// Starts it. It ends with this process.
-    pub(super) fn start(&self, host: &str, egret: &Path, site: &[String]) -> Result<Child> {
+    pub(super) fn start(&self, host: &str, egret: &Path, outpost: &[String]) -> Result<Child> {
         let (Self::Ssh(words) | Self::Srun(words)) = self;
         let Some(name) = words.first() else { bail!("--remote names no command") };
-        let words = self.words(host, egret, site);
+        let words = self.words(host, egret, outpost);
         let mut command = Command::new(own_program());
         command.args(child::to_args(getpid().as_raw_pid(), None, None)).args(&words);
         // What the other machine is to have it is given by orders; srun would take all of this environment along.
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
 
     fn line(transport: &Transport) -> String {
-        let site = ["run-site".to_owned(), "--job=job-1".to_owned()];
-        let words = transport.words("me@b", Path::new("/opt/my egret"), &site);
+        let outpost = ["run-outpost".to_owned(), "--job=job-1".to_owned()];
+        let words = transport.words("me@b", Path::new("/opt/my egret"), &outpost);
         words.join(OsStr::new(" ")).into_string().unwrap()
     }
 
@@ -118,15 +118,15 @@ mod tests {
         assert_eq!(
             line(&Transport::of("ssh -F my.conf")),
             "ssh -F my.conf -T -o BatchMode=yes -o ConnectTimeout=10 -o ControlMaster=no \
-             -o ClearAllForwardings=yes me@b exec '/opt/my egret' run-site --job=job-1"
+             -o ClearAllForwardings=yes me@b exec '/opt/my egret' run-outpost --job=job-1"
         );
         assert_eq!(
             line(&Transport::of("./reach")),
-            "./reach me@b exec '/opt/my egret' run-site --job=job-1"
+            "./reach me@b exec '/opt/my egret' run-outpost --job=job-1"
         );
         assert!(
             line(&Transport::of("srun"))
-                .ends_with("--nodelist=me@b /opt/my egret run-site --job=job-1")
+                .ends_with("--nodelist=me@b /opt/my egret run-outpost --job=job-1")
         );
     }
 }

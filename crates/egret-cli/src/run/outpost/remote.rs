@@ -1,4 +1,4 @@
-//! The sites of a job, as its launcher sees them.
+//! The outposts of a job, as its launcher sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -25,8 +25,8 @@ use zeroize::Zeroizing;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
 use super::inbox::Inbox;
 use super::order::{
-    GREETING, INPUT, INPUT_WINDOW, PROTOCOL, SiteHello, SiteJob, SiteOrder, SiteReport, WINDOW,
-    stream_of,
+    GREETING, INPUT, INPUT_WINDOW, OutpostHello, OutpostJob, OutpostOrder, OutpostReport, PROTOCOL,
+    WINDOW, stream_of,
 };
 use super::{JobPlace, LOST_AFTER, SAY_EVERY, Transport};
 use crate::run::args::Job;
@@ -37,17 +37,17 @@ use crate::system::{own_program, wait_for};
 
 /// The other machines of a job; there may be none.
 #[derive(Debug)]
-pub(crate) struct Sites {
-    sites: Vec<RemoteSite>,
-    inbox: Inbox<(usize, SiteSaid)>,
+pub(crate) struct Outposts {
+    outposts: Vec<RemoteOutpost>,
+    inbox: Inbox<(usize, OutpostSaid)>,
     transport: Transport,
     /// What has happened, and was not asked for yet.
-    news: Vec<SiteNews>,
+    news: Vec<OutpostNews>,
 }
 
 /// Another machine of a job.
 #[derive(Debug)]
-pub(crate) struct RemoteSite {
+pub(crate) struct RemoteOutpost {
     host: String,
     ranks: Range<u32>,
     /// The ranks that run.
@@ -55,10 +55,10 @@ pub(crate) struct RemoteSite {
     /// What connects with it.
     process: Child,
     orders: Inbox<Zeroizing<Vec<u8>>>,
-    hello: Option<SiteHello>,
+    hello: Option<OutpostHello>,
     /// When something was heard of it last.
     heard: Arc<Mutex<Instant>>,
-    state: SiteState,
+    state: OutpostState,
     /// It has stopped its processes, and waits for the signal to go on.
     is_stopped: bool,
     /// How what connects with it has ended.
@@ -74,17 +74,17 @@ pub(crate) struct RemoteSite {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SiteState {
+enum OutpostState {
     Running,
     /// No process of the job is left there.
     Alone,
     Lost,
 }
 
-/// What the threads of a site have for the launcher.
+/// What the threads of an outpost have for the launcher.
 #[derive(Debug)]
-enum SiteSaid {
-    Report(SiteReport),
+enum OutpostSaid {
+    Report(OutpostReport),
     /// It says no more, for this reason if it is not just the end.
     Ends(Option<String>),
     /// Its output has been passed on.
@@ -100,17 +100,17 @@ enum OutputPiece {
     End,
 }
 
-/// What has happened at a site.
+/// What has happened at an outpost.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SiteNews {
+pub(crate) enum OutpostNews {
     /// These processes have ended.
     Exited(Vec<(u32, Status)>),
     /// People are to know.
     Tell(String),
 }
 
-impl Sites {
-    /// Starts a site for each of the places on other machines, and waits until all are there; `is_wanted` says whether the
+impl Outposts {
+    /// Starts an outpost for each of the places on other machines, and waits until all are there; `is_wanted` says whether the
     /// job still is to begin.
     pub(crate) fn connect(
         job: &Job,
@@ -120,36 +120,36 @@ impl Sites {
     ) -> Result<Self> {
         let transport = job.options.transport();
         let inbox = Inbox::new()?;
-        let mut sites = Self { sites: Vec::new(), inbox, transport, news: Vec::new() };
+        let mut outposts = Self { outposts: Vec::new(), inbox, transport, news: Vec::new() };
         if places.iter().all(|place| place.host.is_none()) {
-            return Ok(sites);
+            return Ok(outposts);
         }
         let egret = egret_of(job)?;
         for place in places {
             let Some(host) = &place.host else { continue };
-            let number = sites.sites.len();
-            let site = site_args(name, number);
-            let process = sites.transport.start(host, &egret, &site)?;
-            sites.add(host, place.ranks.clone(), process)?;
+            let number = outposts.outposts.len();
+            let outpost = outpost_args(name, number);
+            let process = outposts.transport.start(host, &egret, &outpost)?;
+            outposts.add(host, place.ranks.clone(), process)?;
         }
         let until = rt::now() + CONNECT_WITHIN;
-        while let Some(site) = sites.sites.iter().find(|site| site.hello.is_none()) {
+        while let Some(outpost) = outposts.outposts.iter().find(|outpost| outpost.hello.is_none()) {
             if !is_wanted() {
                 bail!("the job was ended before it began");
             }
             if rt::now() > until {
-                bail!("host {} did not answer in {CONNECT_WITHIN:?}", site.host);
+                bail!("host {} did not answer in {CONNECT_WITHIN:?}", outpost.host);
             }
-            wait_for(&mut [PollFd::new(&sites.inbox, PollFlags::IN)], Some(SAY_EVERY));
-            for (at, said) in sites.inbox.take() {
-                sites.hear_first(at, said)?;
+            wait_for(&mut [PollFd::new(&outposts.inbox, PollFlags::IN)], Some(SAY_EVERY));
+            for (at, said) in outposts.inbox.take() {
+                outposts.hear_first(at, said)?;
             }
         }
-        Ok(sites)
+        Ok(outposts)
     }
 
     fn add(&mut self, host: &str, ranks: Range<u32>, mut process: Child) -> Result<()> {
-        let (at, inbox) = (self.sites.len(), self.inbox.clone());
+        let (at, inbox) = (self.outposts.len(), self.inbox.clone());
         let stdin = process.stdin.take().context("its input is a pipe")?;
         let stdout = process.stdout.take().context("its output is a pipe")?;
         let (output, pieces) = channel();
@@ -160,11 +160,11 @@ impl Sites {
         let unread = Arc::clone(&untaken);
         let (passed, heard) = (output.clone(), Arc::new(Mutex::new(rt::now())));
         let hears = Arc::clone(&heard);
-        rt::spawn("site", move || {
+        rt::spawn("outpost", move || {
             let why = hear(stdout, |said| {
                 set(&hears, rt::now());
                 match said {
-                    Frame::Said(report) => inbox.put((at, SiteSaid::Report(report))),
+                    Frame::Said(report) => inbox.put((at, OutpostSaid::Report(report))),
                     Frame::Bytes(stream, bytes) => {
                         let before = unread.fetch_add(bytes.len(), Ordering::Relaxed);
                         if before + bytes.len() > WINDOW {
@@ -176,14 +176,14 @@ impl Sites {
                 Ok(())
             });
             let _ = passed.send(OutputPiece::End);
-            inbox.put((at, SiteSaid::Ends(why.err().map(|why| format!("{why:#}")))));
+            inbox.put((at, OutpostSaid::Ends(why.err().map(|why| format!("{why:#}")))));
         })?;
         let (back, inbox) = (orders.clone(), self.inbox.clone());
-        rt::spawn("site output", move || {
+        rt::spawn("outpost output", move || {
             pass_on(&pieces, &back, &untaken);
-            inbox.put((at, SiteSaid::Written));
+            inbox.put((at, OutpostSaid::Written));
         })?;
-        self.sites.push(RemoteSite {
+        self.outposts.push(RemoteOutpost {
             host: host.to_owned(),
             running: BTreeSet::new(),
             ranks,
@@ -191,7 +191,7 @@ impl Sites {
             orders,
             hello: None,
             heard,
-            state: SiteState::Running,
+            state: OutpostState::Running,
             is_stopped: false,
             ended: None,
             has_said_all: false,
@@ -202,40 +202,42 @@ impl Sites {
         Ok(())
     }
 
-    /// What a site says before the job begins.
-    fn hear_first(&mut self, at: usize, said: SiteSaid) -> Result<()> {
-        let (site, name) = (&mut self.sites[at], self.transport.name());
+    /// What an outpost says before the job begins.
+    fn hear_first(&mut self, at: usize, said: OutpostSaid) -> Result<()> {
+        let (outpost, name) = (&mut self.outposts[at], self.transport.name());
         match said {
-            SiteSaid::Report(SiteReport::Hello(hello)) if hello.protocol != PROTOCOL => bail!(
-                "host {} has egret {} with job protocol {}, and this is egret {} with {PROTOCOL}: install the same there, or \
-                 name another with --egret",
-                site.host,
-                hello.version,
-                hello.protocol,
-                env!("CARGO_PKG_VERSION"),
-            ),
-            SiteSaid::Report(SiteReport::Hello(hello)) => site.hello = Some(hello),
-            SiteSaid::Ends(why) if site.hello.is_some() => {
-                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-                bail!("host {} was lost before the job began: {name} has ended{why}", site.host)
-            }
-            SiteSaid::Ends(why) => {
-                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+            OutpostSaid::Report(OutpostReport::Hello(hello)) if hello.protocol != PROTOCOL => {
                 bail!(
-                    "host {} was not reached: {name} ended before `egret run-site` said anything{why}; is egret at the same place \
-                     there (else --egret PATH), and does `{name} {} true` work?",
-                    site.host,
-                    site.host
+                    "host {} has egret {} with job protocol {}, and this is egret {} with {PROTOCOL}: install the same there, or \
+                 name another with --egret",
+                    outpost.host,
+                    hello.version,
+                    hello.protocol,
+                    env!("CARGO_PKG_VERSION"),
                 )
             }
-            SiteSaid::Report(_) | SiteSaid::Written => {}
+            OutpostSaid::Report(OutpostReport::Hello(hello)) => outpost.hello = Some(hello),
+            OutpostSaid::Ends(why) if outpost.hello.is_some() => {
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                bail!("host {} was lost before the job began: {name} has ended{why}", outpost.host)
+            }
+            OutpostSaid::Ends(why) => {
+                let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+                bail!(
+                    "host {} was not reached: {name} ended before `egret run-outpost` said anything{why}; is egret at the same place \
+                     there (else --egret PATH), and does `{name} {} true` work?",
+                    outpost.host,
+                    outpost.host
+                )
+            }
+            OutpostSaid::Report(_) | OutpostSaid::Written => {}
         }
         Ok(())
     }
 
-    /// The address of this machine that the sites see, if all see the same.
+    /// The address of this machine that the outposts see, if all see the same.
     pub(crate) fn launcher_address(&self) -> Option<String> {
-        let mut seen = self.sites.iter().map(|site| site.hello.as_ref()?.launcher.clone());
+        let mut seen = self.outposts.iter().map(|outpost| outpost.hello.as_ref()?.launcher.clone());
         let first = seen.next()??;
         seen.all(|address| address.as_ref() == Some(&first)).then_some(first)
     }
@@ -246,10 +248,10 @@ impl Sites {
         let directory = std::env::current_dir().context("finding the working directory")?;
         let variables = environment.along();
         let mut all = Vec::new();
-        for site in &mut self.sites {
-            let order = SiteJob {
+        for outpost in &mut self.outposts {
+            let order = OutpostJob {
                 args: args.iter().map(|arg| arg.as_os_str().into()).collect(),
-                ranks: site.ranks.clone(),
+                ranks: outpost.ranks.clone(),
                 pool: environment.pool.clone(),
                 registry: environment.registry.clone(),
                 secret: environment.secret.clone(),
@@ -262,7 +264,7 @@ impl Sites {
             };
             let mut ends = BTreeMap::new();
             for (rank, is_error) in
-                site.ranks.clone().flat_map(|rank| [(rank, false), (rank, true)])
+                outpost.ranks.clone().flat_map(|rank| [(rank, false), (rank, true)])
             {
                 let (from, to) =
                     pipe_with(PipeFlags::CLOEXEC).context("making a pipe for output")?;
@@ -270,24 +272,24 @@ impl Sites {
                 ends.insert(stream_of(rank, is_error), File::from(to));
                 all.push(JobStream { rank, is_error, from });
             }
-            let _ = site.output.send(OutputPiece::Streams(ends));
-            site.running = site.ranks.clone().collect();
-            site.order(&SiteOrder::Begin(Box::new(order)))?;
-            if site.ranks.contains(&0) {
-                site.give_input()?;
+            let _ = outpost.output.send(OutputPiece::Streams(ends));
+            outpost.running = outpost.ranks.clone().collect();
+            outpost.order(&OutpostOrder::Begin(Box::new(order)))?;
+            if outpost.ranks.contains(&0) {
+                outpost.give_input()?;
             }
         }
         Ok(all)
     }
 
     /// What has happened since this was asked last.
-    pub(crate) fn news(&mut self) -> Vec<SiteNews> {
+    pub(crate) fn news(&mut self) -> Vec<OutpostNews> {
         self.hear_all();
-        for site in &mut self.sites {
-            let silent = rt::now() - *site.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            if site.state != SiteState::Lost && !site.has_said_all && silent > LOST_AFTER {
+        for outpost in &mut self.outposts {
+            let silent = rt::now() - *outpost.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            if outpost.state != OutpostState::Lost && !outpost.has_said_all && silent > LOST_AFTER {
                 let why = format!("nothing was heard of it for {} s", silent.as_secs());
-                site.lose(&why, &mut self.news);
+                outpost.lose(&why, &mut self.news);
             }
         }
         std::mem::take(&mut self.news)
@@ -295,82 +297,86 @@ impl Sites {
 
     fn hear_all(&mut self) {
         for (at, said) in self.inbox.take() {
-            self.sites[at].hear(said, &self.transport, &mut self.news);
+            self.outposts[at].hear(said, &self.transport, &mut self.news);
         }
     }
 
     /// When [`news`](Self::news) is to be asked for, even if nothing has come.
     pub(crate) fn look_within(&self) -> Option<Duration> {
-        (!self.sites.is_empty()).then_some(SAY_EVERY)
+        (!self.outposts.is_empty()).then_some(SAY_EVERY)
     }
 
     /// Waits until all have stopped their processes: they do not miss this one then, which is about to be stopped.
     pub(crate) fn wait_stopped(&mut self) {
         let until = rt::now() + STOPPED_WITHIN;
-        let is_awaited = |site: &RemoteSite| site.state == SiteState::Running && !site.is_stopped;
-        while self.sites.iter().any(is_awaited) && rt::now() < until {
+        let is_awaited =
+            |outpost: &RemoteOutpost| outpost.state == OutpostState::Running && !outpost.is_stopped;
+        while self.outposts.iter().any(is_awaited) && rt::now() < until {
             wait_for(&mut [PollFd::new(&self.inbox, PollFlags::IN)], Some(until - rt::now()));
             self.hear_all();
         }
     }
 
-    /// The time since a site was heard does not count: this process was stopped.
+    /// The time since an outpost was heard does not count: this process was stopped.
     pub(crate) fn continue_now(&mut self) {
-        for site in &mut self.sites {
-            set(&site.heard, rt::now());
-            site.is_stopped = false;
+        for outpost in &mut self.outposts {
+            set(&outpost.heard, rt::now());
+            outpost.is_stopped = false;
         }
     }
 
-    /// What connects with a site has ended, if it is that process.
+    /// What connects with an outpost has ended, if it is that process.
     pub(crate) fn ended(&mut self, pid: Pid, status: Status) {
-        let site = self.sites.iter_mut().find(|site| Pid::from_child(&site.process) == pid);
-        if let Some(site) = site {
-            site.ended = Some(status);
+        let outpost =
+            self.outposts.iter_mut().find(|outpost| Pid::from_child(&outpost.process) == pid);
+        if let Some(outpost) = outpost {
+            outpost.ended = Some(status);
         }
     }
 
     pub(crate) fn pass(&self, signal: Signal) {
-        self.sites.iter().for_each(|site| _ = site.order(&SiteOrder::Pass(signal.as_raw())));
+        self.outposts
+            .iter()
+            .for_each(|outpost| _ = outpost.order(&OutpostOrder::Pass(signal.as_raw())));
     }
 
     pub(crate) fn end(&self, signal: Signal, spare: Option<u32>) {
-        let order = SiteOrder::End { signal: signal.as_raw(), spare };
-        self.sites.iter().for_each(|site| _ = site.order(&order));
+        let order = OutpostOrder::End { signal: signal.as_raw(), spare };
+        self.outposts.iter().for_each(|outpost| _ = outpost.order(&order));
     }
 
     /// Whether no process of the job is left at any of them, as far as can be known.
     pub(crate) fn are_alone(&self) -> bool {
-        self.sites.iter().all(|site| site.state != SiteState::Running)
+        self.outposts.iter().all(|outpost| outpost.state != OutpostState::Running)
     }
 
     /// Whether all output of all has been passed on.
     pub(crate) fn are_written(&self) -> bool {
-        self.sites.iter().all(|site| site.is_written)
+        self.outposts.iter().all(|outpost| outpost.is_written)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.sites.is_empty()
+        self.outposts.is_empty()
     }
 
     /// The processes that connect with them.
     pub(crate) fn processes(&self) -> impl Iterator<Item = Pid> {
-        self.sites
+        self.outposts
             .iter()
-            .filter(|site| site.ended.is_none())
-            .map(|site| Pid::from_child(&site.process))
+            .filter(|outpost| outpost.ended.is_none())
+            .map(|outpost| Pid::from_child(&outpost.process))
     }
 }
 
-impl AsFd for Sites {
+impl AsFd for Outposts {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inbox.as_fd()
     }
 }
 
-impl RemoteSite {
-    fn order(&self, order: &SiteOrder) -> Result<()> {
-        // A thread that has ended gives no orders any more: the site is lost, or has no use for them.
+impl RemoteOutpost {
+    fn order(&self, order: &OutpostOrder) -> Result<()> {
+        // A thread that has ended gives no orders any more: the outpost is lost, or has no use for them.
         self.orders.put(Frame::said(order)?);
         Ok(())
     }
@@ -402,51 +408,53 @@ impl RemoteSite {
         thread.map(drop).context("starting a thread for input")
     }
 
-    fn hear(&mut self, said: SiteSaid, transport: &Transport, news: &mut Vec<SiteNews>) {
+    fn hear(&mut self, said: OutpostSaid, transport: &Transport, news: &mut Vec<OutpostNews>) {
         match said {
-            SiteSaid::Report(SiteReport::Exited(ended)) => {
+            OutpostSaid::Report(OutpostReport::Exited(ended)) => {
                 let ended: Vec<_> =
                     ended.into_iter().filter(|(rank, _)| self.running.remove(rank)).collect();
-                news.push(SiteNews::Exited(ended));
+                news.push(OutpostNews::Exited(ended));
             }
-            SiteSaid::Report(SiteReport::Refused { why, code }) => {
-                news.push(SiteNews::Tell(format!("host {}: {why}", self.host)));
+            OutpostSaid::Report(OutpostReport::Refused { why, code }) => {
+                news.push(OutpostNews::Tell(format!("host {}: {why}", self.host)));
                 let ended = std::mem::take(&mut self.running).into_iter();
-                news.push(SiteNews::Exited(ended.map(|rank| (rank, Status::Code(code))).collect()));
+                news.push(OutpostNews::Exited(
+                    ended.map(|rank| (rank, Status::Code(code))).collect(),
+                ));
                 self.alone();
             }
-            SiteSaid::Report(SiteReport::Alone) if self.running.is_empty() => self.alone(),
-            SiteSaid::Report(SiteReport::Alone) => {
+            OutpostSaid::Report(OutpostReport::Alone) if self.running.is_empty() => self.alone(),
+            OutpostSaid::Report(OutpostReport::Alone) => {
                 self.lose("it forgets processes that it has started", news);
             }
-            SiteSaid::Report(SiteReport::OutputEnds) => self.has_said_all = true,
-            SiteSaid::Report(SiteReport::Stopped) => self.is_stopped = true,
-            SiteSaid::Ends(why) if self.state == SiteState::Running => {
+            OutpostSaid::Report(OutpostReport::OutputEnds) => self.has_said_all = true,
+            OutpostSaid::Report(OutpostReport::Stopped) => self.is_stopped = true,
+            OutpostSaid::Ends(why) if self.state == OutpostState::Running => {
                 let name = transport.name();
                 let how = self.ended.map_or_else(String::new, |how| format!(", {name} {how}"));
                 let why = why.map_or_else(String::new, |why| format!(" ({why})"));
                 self.lose(&format!("the connection with it has ended{why}{how}"), news);
             }
-            SiteSaid::Ends(_) if self.state == SiteState::Alone && !self.has_said_all => {
+            OutpostSaid::Ends(_) if self.state == OutpostState::Alone && !self.has_said_all => {
                 let what = format!("host {}: the end of what was written there is lost", self.host);
-                news.push(SiteNews::Tell(what));
+                news.push(OutpostNews::Tell(what));
             }
-            SiteSaid::Written => self.is_written = true,
-            SiteSaid::Report(SiteReport::InputTaken(bytes)) => {
+            OutpostSaid::Written => self.is_written = true,
+            OutpostSaid::Report(OutpostReport::InputTaken(bytes)) => {
                 let _ = self.input.as_ref().map(|taken| taken.send(bytes));
             }
-            SiteSaid::Report(SiteReport::InputUnread) => self.input = None,
-            SiteSaid::Report(_) | SiteSaid::Ends(_) => {}
+            OutpostSaid::Report(OutpostReport::InputUnread) => self.input = None,
+            OutpostSaid::Report(_) | OutpostSaid::Ends(_) => {}
         }
     }
 
     fn alone(&mut self) {
-        self.state = SiteState::Alone;
-        let _ = self.order(&SiteOrder::Finish);
+        self.state = OutpostState::Alone;
+        let _ = self.order(&OutpostOrder::Finish);
     }
 
-    fn lose(&mut self, why: &str, news: &mut Vec<SiteNews>) {
-        self.state = SiteState::Lost;
+    fn lose(&mut self, why: &str, news: &mut Vec<OutpostNews>) {
+        self.state = OutpostState::Lost;
         if self.ended.is_none() {
             let _ = self.process.kill();
         }
@@ -456,14 +464,14 @@ impl RemoteSite {
             .into_iter()
             .map(|rank| (rank, Status::Lost))
             .collect();
-        news.push(SiteNews::Tell(format!("host {} is lost: {why}", self.host)));
-        news.push(SiteNews::Exited(ended));
+        news.push(OutpostNews::Tell(format!("host {} is lost: {why}", self.host)));
+        news.push(OutpostNews::Exited(ended));
     }
 }
 
-/// Writes orders to a site until it does not read them any more, and says between them that the launcher is there.
+/// Writes orders to an outpost until it does not read them any more, and says between them that the launcher is there.
 fn give_orders(mut to: ChildStdin, orders: &Inbox<Zeroizing<Vec<u8>>>) {
-    let Ok(here) = Frame::said(&SiteOrder::Here) else { return };
+    let Ok(here) = Frame::said(&OutpostOrder::Here) else { return };
     loop {
         wait_for(&mut [PollFd::new(orders, PollFlags::IN)], Some(SAY_EVERY));
         let mut all = orders.take();
@@ -493,16 +501,16 @@ pub(super) fn egret_of(job: &Job) -> Result<PathBuf> {
 }
 
 /// The arguments of `egret` on another machine.
-pub(super) fn site_args(job: &str, number: usize) -> [String; 3] {
-    ["run-site".to_owned(), format!("--job={job}"), format!("--site={number}")]
+pub(super) fn outpost_args(job: &str, number: usize) -> [String; 3] {
+    ["run-outpost".to_owned(), format!("--job={job}"), format!("--outpost={number}")]
 }
 
 fn set(moment: &Mutex<Instant>, now: Instant) {
     *moment.lock().unwrap_or_else(PoisonError::into_inner) = now;
 }
 
-/// Reads what a site says to its end.
-fn hear(from: ChildStdout, mut said: impl FnMut(Frame<SiteReport>) -> Result<()>) -> Result<()> {
+/// Reads what an outpost says to its end.
+fn hear(from: ChildStdout, mut said: impl FnMut(Frame<OutpostReport>) -> Result<()>) -> Result<()> {
     let mut from = BufReader::with_capacity(READ_AHEAD, from);
     let mut greeting = [0; GREETING.len()];
     let mut come = 0;
@@ -516,7 +524,7 @@ fn hear(from: ChildStdout, mut said: impl FnMut(Frame<SiteReport>) -> Result<()>
     if greeting != *GREETING {
         let said = String::from_utf8_lossy(&greeting[..come]).into_owned();
         bail!(
-            "it began with {said:?} instead of the greeting of a site; does a start file of the shell print something there?"
+            "it began with {said:?} instead of the greeting of an outpost; does a start file of the shell print something there?"
         );
     }
     while let Some(frame) = Frame::read(&mut from, REPORT_MAX)? {
@@ -525,14 +533,14 @@ fn hear(from: ChildStdout, mut said: impl FnMut(Frame<SiteReport>) -> Result<()>
     Ok(())
 }
 
-/// Passes on what the processes of a site write, to where it is made lines, and tells the site how much that was.
+/// Passes on what the processes of an outpost write, to where it is made lines, and tells the outpost how much that was.
 fn pass_on(
     pieces: &Receiver<OutputPiece>,
     orders: &Inbox<Zeroizing<Vec<u8>>>,
     untaken: &AtomicUsize,
 ) {
     let mut streams = BTreeMap::new();
-    let order = |order: &SiteOrder| {
+    let order = |order: &OutpostOrder| {
         if let Ok(frame) = Frame::said(order) {
             orders.put(frame);
         }
@@ -546,10 +554,10 @@ fn pass_on(
                 if matches!(written, Some(Err(_))) {
                     // Its reader is gone.
                     streams.remove(&number);
-                    order(&SiteOrder::Unread(number));
+                    order(&OutpostOrder::Unread(number));
                 }
                 untaken.fetch_sub(bytes.len(), Ordering::Relaxed);
-                order(&SiteOrder::Taken(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
+                order(&OutpostOrder::Taken(u32::try_from(bytes.len()).unwrap_or(u32::MAX)));
             }
             OutputPiece::End => return,
         }
@@ -558,7 +566,7 @@ fn pass_on(
 
 /// Time for another machine to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
-/// Time for a site to stop its processes.
+/// Time for an outpost to stop its processes.
 const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 const READ_AHEAD: usize = 128 << 10;
 /// Bytes of one report: thousands of processes that end at once.

@@ -1,4 +1,4 @@
-//! What a launcher and a site say to each other, as bytes.
+//! What a launcher and an outpost say to each other, as bytes.
 //!
 //! A frame is its length in four bytes, a byte that says what it is, and what it says: a message in JSON, or the number of a
 //! stream in four bytes and bytes of that stream. All numbers are little endian.
