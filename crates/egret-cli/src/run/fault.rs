@@ -35,6 +35,16 @@ egret::__private::net::faults! {
         TailDropped,
         /// A line has no end that memory would set.
         Boundless,
+        /// An outpost says as much output as there is, whether or not the launcher passes it on.
+        WindowIgnored,
+        /// An outpost says no more output when its processes have ended.
+        OutputCut,
+        /// The processes of an outpost that is lost are not reported.
+        LossUntold,
+        /// An outpost reports the ends of processes that run elsewhere.
+        ForeignRanks,
+        /// An outpost of which nothing is heard counts as there.
+        SilenceForgiven,
     }
 }
 

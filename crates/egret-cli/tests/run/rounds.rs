@@ -10,9 +10,8 @@ use crate::kills::WRAPPER;
 
 #[test]
 fn nothing_stays_behind_whoever_is_killed_whenever() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seed = number("EGRET_SEED").unwrap_or_else(rt::random);
-    for round in 0..number("EGRET_ROUNDS").unwrap_or(24) {
+    let (seed, rounds) = seed_and_rounds(24);
+    for round in 0..rounds {
         let dice = &mut Dice(seed.wrapping_add(round));
         let grace = dice.one_of(&["0", "0.01", "0.1"]).expect("a time");
         let job = Job::start(&["-n", "2", "--grace", grace, "sh", "-c", WRAPPER]);
@@ -38,18 +37,24 @@ fn end(job: Job, whom: Option<Process>, dice: &mut Dice) {
     job.end();
 }
 
+/// From where, and how often: `usual` unless the environment says another number.
+pub(crate) fn seed_and_rounds(usual: u64) -> (u64, u64) {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    (number("EGRET_SEED").unwrap_or_else(rt::random), number("EGRET_ROUNDS").unwrap_or(usual))
+}
+
 /// Numbers from a seed.
 #[derive(Debug)]
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 29)) % limit.max(1)
     }
 
-    fn one_of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+    pub(crate) fn one_of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
         all.get(usize::try_from(self.below(all.len() as u64)).expect("an index")).cloned()
     }
 }

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 use super::SAY_EVERY;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
 use super::order::{GREETING, OutpostReport, WINDOW, stream_of};
+use crate::run::fault::{Fault, planted};
 use crate::run::output::JobStream;
 use crate::run::sink::Unbuffered;
 use crate::system::wait_for;
@@ -49,17 +50,8 @@ struct RelayRequest {
 impl Relay {
     /// Starts it; `ended` is called when all is said.
     pub(super) fn start(ended: impl FnOnce() + Send + 'static) -> Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake = wake.context("making a descriptor to be woken by")?;
-        let state = Arc::new(RelayState { asked: Mutex::default(), wake });
-        let thread = RelayThread {
-            state: Arc::clone(&state),
-            to: Unbuffered(stdout()),
-            streams: Vec::new(),
-            room: WINDOW,
-            is_over: false,
-            said: rt::now(),
-        };
+        let state = Arc::new(RelayState::new()?);
+        let thread = RelayThread::new(&state, Unbuffered(stdout()));
         let run = move || {
             // Nobody is there to be told of an error: the launcher is gone.
             let _ = thread.run();
@@ -94,6 +86,12 @@ impl Relay {
 }
 
 impl RelayState {
+    fn new() -> Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake = wake.context("making a descriptor to be woken by")?;
+        Ok(Self { asked: Mutex::default(), wake })
+    }
+
     fn ask(&self, what: impl FnOnce(&mut RelayRequest)) {
         what(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         let _ = write(&self.wake, &1_u64.to_ne_bytes());
@@ -105,9 +103,9 @@ impl RelayState {
     }
 }
 
-struct RelayThread {
+struct RelayThread<W> {
     state: Arc<RelayState>,
-    to: Unbuffered,
+    to: W,
     streams: Vec<JobStream>,
     /// Bytes of output that may be said.
     room: usize,
@@ -116,13 +114,21 @@ struct RelayThread {
     said: Instant,
 }
 
-impl RelayThread {
+impl<W: Write> RelayThread<W> {
+    fn new(state: &Arc<RelayState>, to: W) -> Self {
+        let state = Arc::clone(state);
+        Self { state, to, streams: Vec::new(), room: WINDOW, is_over: false, said: rt::now() }
+    }
+
     fn run(mut self) -> io::Result<()> {
         self.to.write_all(GREETING)?;
         let mut piece = vec![0; PIECE_MAX];
         loop {
             let asked = self.state.take();
             self.obey(asked)?;
+            if planted(Fault::OutputCut) && self.is_over {
+                self.streams.clear();
+            }
             let ready = self.wait();
             let streams = std::mem::take(&mut self.streams).into_iter().zip(&ready);
             let mut kept = Vec::with_capacity(ready.len());
@@ -185,7 +191,7 @@ impl RelayThread {
                     stream_of(stream.rank, stream.is_error),
                     &piece[..bytes],
                 )?;
-                self.room -= bytes;
+                self.room -= if planted(Fault::WindowIgnored) { 0 } else { bytes };
                 self.said = rt::now();
                 Ok(true)
             }
@@ -201,5 +207,112 @@ impl RelayThread {
     fn say(&mut self, frame: &[u8]) -> io::Result<()> {
         self.said = rt::now();
         self.to.write_all(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::BufReader;
+
+    use rustix::io::ioctl_fionbio;
+    use rustix::pipe::pipe;
+
+    use super::super::frames::FRAME_MAX;
+    use super::*;
+    use crate::run::fault::caught;
+
+    /// Bytes of two windows and some more.
+    const MUCH: usize = 2 * WINDOW + 12_345;
+
+    fn stream(from: OwnedFd) -> JobStream {
+        ioctl_fionbio(&from, true).unwrap();
+        JobStream { rank: 3, is_error: true, from }
+    }
+
+    /// An outpost says a window of output, and the rest as the launcher passes it on.
+    fn output_waits_for_the_launcher() {
+        let (from, to) = pipe().unwrap();
+        let (said, says) = pipe().unwrap();
+        let state = Arc::new(RelayState::new().unwrap());
+        state.ask(|asked| asked.streams.push(stream(from)));
+        let asks = Arc::clone(&state);
+        let writer = rt::spawn("writer", move || {
+            let written = File::from(to).write_all(&vec![b'x'; MUCH]);
+            asks.ask(|asked| asked.is_over = true);
+            written
+        });
+        let asks = Arc::clone(&state);
+        let reader = rt::spawn("reader", move || read_slowly(File::from(said), &asks));
+        let ran = RelayThread::new(&state, File::from(says)).run();
+        let (first, all) = reader.unwrap().join().unwrap();
+        // A launcher that has gone away leaves nobody to write to.
+        assert_eq!((first, all), (WINDOW, MUCH), "{ran:?}");
+        writer.unwrap().join().unwrap().unwrap();
+        ran.unwrap();
+    }
+
+    /// Takes nothing until the outpost has twice had nothing to say, and then all; how much had come until then, and how
+    /// much in all.
+    fn read_slowly(from: File, state: &RelayState) -> (usize, usize) {
+        let mut from = BufReader::new(from);
+        let mut greeting = [0; GREETING.len()];
+        io::Read::read_exact(&mut from, &mut greeting).unwrap();
+        let (mut first, mut all, mut idle) = (0, 0, 0);
+        while let Ok(Some(frame)) = Frame::<OutpostReport>::read(&mut from, FRAME_MAX) {
+            match frame {
+                Frame::Bytes(stream, bytes) => {
+                    assert_eq!(stream, stream_of(3, true));
+                    all += bytes.len();
+                    if first > 0 {
+                        state.ask(|asked| asked.taken += bytes.len());
+                    } else if all > WINDOW {
+                        return (all, all);
+                    }
+                }
+                Frame::Said(OutpostReport::Here) => idle += usize::from(all >= WINDOW),
+                Frame::Said(OutpostReport::OutputEnds) => break,
+                Frame::Said(other) => panic!("{other:?}"),
+            }
+            if idle == 2 && first == 0 {
+                first = all;
+                state.ask(|asked| asked.taken += all);
+            }
+        }
+        (first, all)
+    }
+
+    /// What the processes wrote before they ended is said.
+    fn the_rest_is_said() {
+        let (from, to) = pipe().unwrap();
+        let written = vec![b'y'; 60_000];
+        File::from(to).write_all(&written).unwrap();
+        let state = Arc::new(RelayState::new().unwrap());
+        state.ask(|asked| {
+            asked.streams.push(stream(from));
+            asked.is_over = true;
+        });
+        let mut said = Vec::new();
+        RelayThread::new(&state, &mut said).run().unwrap();
+        let mut frames = said.strip_prefix(GREETING).unwrap();
+        let mut bytes = Vec::new();
+        while let Some(Frame::Bytes(_, more)) =
+            Frame::<OutpostReport>::read(&mut frames, FRAME_MAX).unwrap()
+        {
+            bytes.extend(more);
+        }
+        assert!(bytes == written, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn output_is_said_as_the_launcher_takes_it_and_to_its_end() {
+        output_waits_for_the_launcher();
+        the_rest_is_said();
+    }
+
+    #[test]
+    fn planted_faults_are_caught() {
+        assert!(caught(Fault::WindowIgnored, output_waits_for_the_launcher));
+        assert!(caught(Fault::OutputCut, the_rest_is_said));
     }
 }

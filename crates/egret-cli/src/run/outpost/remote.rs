@@ -31,6 +31,7 @@ use super::order::{
 use super::{JobPlace, LOST_AFTER, SAY_EVERY, Transport};
 use crate::run::args::Job;
 use crate::run::environment::Environment;
+use crate::run::fault::{Fault, planted};
 use crate::run::output::JobStream;
 use crate::run::status::Status;
 use crate::system::{own_program, wait_for};
@@ -284,9 +285,17 @@ impl Outposts {
 
     /// What has happened since this was asked last.
     pub(crate) fn news(&mut self) -> Vec<OutpostNews> {
+        self.news_at(rt::now())
+    }
+
+    fn news_at(&mut self, now: Instant) -> Vec<OutpostNews> {
         self.hear_all();
         for outpost in &mut self.outposts {
-            let silent = rt::now() - *outpost.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            let heard = *outpost.heard.lock().unwrap_or_else(PoisonError::into_inner);
+            let silent = match planted(Fault::SilenceForgiven) {
+                true => Duration::ZERO,
+                false => now - heard,
+            };
             if outpost.state != OutpostState::Lost && !outpost.has_said_all && silent > LOST_AFTER {
                 let why = format!("nothing was heard of it for {} s", silent.as_secs());
                 outpost.lose(&why, &mut self.news);
@@ -411,8 +420,10 @@ impl RemoteOutpost {
     fn hear(&mut self, said: OutpostSaid, transport: &Transport, news: &mut Vec<OutpostNews>) {
         match said {
             OutpostSaid::Report(OutpostReport::Exited(ended)) => {
-                let ended: Vec<_> =
-                    ended.into_iter().filter(|(rank, _)| self.running.remove(rank)).collect();
+                let is_own = |(rank, _): &(u32, Status)| {
+                    self.running.remove(rank) || planted(Fault::ForeignRanks)
+                };
+                let ended: Vec<_> = ended.into_iter().filter(is_own).collect();
                 news.push(OutpostNews::Exited(ended));
             }
             OutpostSaid::Report(OutpostReport::Refused { why, code }) => {
@@ -465,7 +476,9 @@ impl RemoteOutpost {
             .map(|rank| (rank, Status::Lost))
             .collect();
         news.push(OutpostNews::Tell(format!("host {} is lost: {why}", self.host)));
-        news.push(OutpostNews::Exited(ended));
+        if !planted(Fault::LossUntold) {
+            news.push(OutpostNews::Exited(ended));
+        }
     }
 }
 
@@ -571,3 +584,98 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 const READ_AHEAD: usize = 128 << 10;
 /// Bytes of one report: thousands of processes that end at once.
 const REPORT_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::run::fault::caught;
+
+    /// An outpost with ranks 2 and 3, reached by a process that does nothing.
+    fn outposts() -> Outposts {
+        let process = Command::new("sleep").arg("60").spawn().unwrap();
+        let outpost = RemoteOutpost {
+            host: "beta".to_owned(),
+            ranks: 2..4,
+            running: BTreeSet::from([2, 3]),
+            process,
+            orders: Inbox::new().unwrap(),
+            hello: None,
+            heard: Arc::new(Mutex::new(rt::now())),
+            state: OutpostState::Running,
+            is_stopped: false,
+            ended: None,
+            has_said_all: false,
+            is_written: false,
+            output: channel().0,
+            input: None,
+        };
+        let (inbox, transport) = (Inbox::new().unwrap(), Transport::of("ssh"));
+        Outposts { outposts: vec![outpost], inbox, transport, news: Vec::new() }
+    }
+
+    /// What is made of it if the outpost says this.
+    fn heard(said: Vec<OutpostSaid>) -> (Vec<OutpostNews>, OutpostState) {
+        let mut outposts = outposts();
+        said.into_iter().for_each(|said| outposts.inbox.put((0, said)));
+        let news = outposts.news();
+        let mut outpost = outposts.outposts.pop().unwrap();
+        let _ = outpost.process.kill();
+        let _ = outpost.process.wait();
+        (news, outpost.state)
+    }
+
+    fn report(ended: &[(u32, Status)]) -> OutpostSaid {
+        OutpostSaid::Report(OutpostReport::Exited(ended.to_vec()))
+    }
+
+    fn lost() -> OutpostNews {
+        OutpostNews::Exited(vec![(2, Status::Lost), (3, Status::Lost)])
+    }
+
+    /// Processes that run at an outpost are lost with it.
+    fn a_lost_outpost_loses_its_processes() {
+        let (news, state) = heard(vec![OutpostSaid::Ends(None)]);
+        assert_eq!((news.last(), state), (Some(&lost()), OutpostState::Lost), "{news:?}");
+        let told = "host beta is lost: the connection with it has ended";
+        assert_eq!(news.first(), Some(&OutpostNews::Tell(told.to_owned())));
+        // It forgets rank 3.
+        let alone = OutpostSaid::Report(OutpostReport::Alone);
+        let (news, state) = heard(vec![report(&[(2, Status::Code(0))]), alone]);
+        let rest = OutpostNews::Exited(vec![(3, Status::Lost)]);
+        assert_eq!((news.last(), state), (Some(&rest), OutpostState::Lost));
+    }
+
+    /// An outpost reports its own processes, each once.
+    fn an_outpost_reports_its_own_processes() {
+        let ended = [(0, Status::Code(1)), (3, Status::Code(0)), (7, Status::Signal(9))];
+        let (news, _) = heard(vec![report(&ended), report(&[(3, Status::Code(5))])]);
+        let own = OutpostNews::Exited(vec![(3, Status::Code(0))]);
+        assert_eq!(news, [own, OutpostNews::Exited(Vec::new())]);
+    }
+
+    /// An outpost of which nothing is heard is lost.
+    fn silence_is_a_loss() {
+        let mut outposts = outposts();
+        assert_eq!(outposts.news(), []);
+        let news = outposts.news_at(rt::now() + LOST_AFTER + SAY_EVERY);
+        let process = &mut outposts.outposts[0].process;
+        let _ = process.kill().and_then(|()| process.wait());
+        assert_eq!(news.last(), Some(&lost()));
+    }
+
+    #[test]
+    fn what_an_outpost_says_or_does_not_say_is_believed_as_far_as_it_can_be_true() {
+        a_lost_outpost_loses_its_processes();
+        an_outpost_reports_its_own_processes();
+        silence_is_a_loss();
+    }
+
+    #[test]
+    fn planted_faults_are_caught() {
+        assert!(caught(Fault::LossUntold, a_lost_outpost_loses_its_processes));
+        assert!(caught(Fault::ForeignRanks, an_outpost_reports_its_own_processes));
+        assert!(caught(Fault::SilenceForgiven, silence_is_a_loss));
+    }
+}

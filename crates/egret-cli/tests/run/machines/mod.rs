@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use self::lab::{HOSTS, Machines};
 use crate::job::{code, kill, text};
 use crate::nodes::own;
+use crate::rounds::{Dice, seed_and_rounds};
 
 /// One process here, two on the second machine, one on the third.
 fn all() -> String {
@@ -222,6 +223,30 @@ fn nothing_stays_on_any_machine_whatever_is_killed() {
             // The shell has nothing to wait for any more, and ends well.
             job.signal(Signal::TERM);
         }
+        job.end();
+        machines.nothing_left();
+    }
+}
+
+/// `EGRET_ROUNDS` says how often, `EGRET_SEED` from where.
+#[test]
+fn nothing_stays_on_any_machine_whatever_is_killed_whenever() {
+    let Some(machines) = Machines::make() else { return };
+    let (seed, rounds) = seed_and_rounds(6);
+    for round in 0..rounds {
+        let dice = &mut Dice(seed.wrapping_add(round));
+        let job = machines.job(&all(), &["--grace", "0.1", "sh", "-c", "sleep 60 & wait"]);
+        rt::sleep(Duration::from_micros(dice.below(1_500_000)));
+        let here = (0..HOSTS.len()).flat_map(|machine| machines.processes(machine));
+        let whom = dice.one_of(&here.collect::<Vec<_>>());
+        eprintln!("seed {seed}, round {round}: killing {whom:?}");
+        if let Some((pid, _)) = whom {
+            kill(pid, Signal::KILL);
+        }
+        rt::sleep(Duration::from_micros(dice.below(300_000)));
+        // The end of some is no failure of the job; then it is asked to end.
+        job.signal(Signal::INT);
+        job.signal(Signal::INT);
         job.end();
         machines.nothing_left();
     }
