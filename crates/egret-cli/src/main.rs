@@ -84,6 +84,9 @@ fn main() -> ExitCode {
     if let Some(usage) = error.downcast_ref::<egret_bench::Usage>() {
         asked(&matches).error(ErrorKind::ValueValidation, usage).exit();
     }
+    if let Some(usage) = error.downcast_ref::<run::JobUsage>() {
+        asked(&matches).error(ErrorKind::ValueValidation, usage).exit();
+    }
     // The reader, as in `egret bench … | head`, has seen enough.
     let broken_pipe = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     if error.downcast_ref::<io::Error>().is_some_and(broken_pipe) {

@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::ValueEnum;
+use thiserror::Error;
 
 use super::environment;
 use super::outpost::{self, HostSlots, JobPlace, SRUN, Transport};
@@ -123,6 +124,11 @@ pub(crate) enum RunTrust {
     Cooperating,
 }
 
+/// Options that make no sense together.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub(crate) struct JobUsage(String);
+
 /// Something to run to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Job {
@@ -140,12 +146,16 @@ impl RunArgs {
         let processes = match (self.processes, options.slots()) {
             (Some(processes), _) => processes,
             (None, Some(slots)) => slots,
-            (None, None) => bail!("how many processes is not said: -n N, or machines by --host"),
+            (None, None) => {
+                let why = "how many processes is not said: -n N, or machines by --host";
+                return Err(JobUsage(why.to_owned()).into());
+            }
         };
         if processes.get() > PROCESSES_MAX {
-            bail!(
+            let why = format!(
                 "the machines take {processes} processes, and a job has at most {PROCESSES_MAX}: -n says fewer"
             );
+            return Err(JobUsage(why).into());
         }
         let (program, args) = (program.next().unwrap_or_default(), program.collect());
         Ok(Job { processes, options, program, args })
@@ -154,8 +164,8 @@ impl RunArgs {
 
 impl Job {
     /// Which processes run where.
-    pub(crate) fn places(&self) -> Result<Vec<JobPlace>, String> {
-        outpost::places(&self.options.host, self.processes.get())
+    pub(crate) fn places(&self) -> Result<Vec<JobPlace>, JobUsage> {
+        outpost::places(&self.options.host, self.processes.get()).map_err(JobUsage)
     }
 
     /// The same job as another machine is told it: with the values of all variables.

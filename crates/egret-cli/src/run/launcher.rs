@@ -58,7 +58,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
     let job = args.args.into_job()?;
     let mark = environment::mark(&args.job);
-    let places = job.places().map_err(anyhow::Error::msg)?;
+    let places = job.places()?;
     let files = raise_files(u64::from(job.processes.get()) * 6 + places.len() as u64 * 4);
     let asked = Cell::new(None);
     let is_wanted = || {

@@ -44,7 +44,7 @@ use anyhow::Result;
 
 use crate::system::tell;
 
-pub(crate) use args::{Job, Options, RunArgs, processes, seconds, seconds_or_none};
+pub(crate) use args::{Job, JobUsage, Options, RunArgs, processes, seconds, seconds_or_none};
 pub(crate) use child::{ChildArgs, become_program};
 pub(crate) use cores::in_turn as cores_in_turn;
 pub(crate) use environment::in_job;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
 
 /// Runs `job` to its end; the exit code is the job's.
 pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
-    let places = job.places().map_err(anyhow::Error::msg)?;
+    let places = job.places()?;
     if job.options.dry_run {
         return outpost::say_plan(job, &places).map(|()| ExitCode::SUCCESS);
     }

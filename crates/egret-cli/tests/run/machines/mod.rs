@@ -150,8 +150,7 @@ fn output_of_all_machines_is_whole() {
 fn the_end_of_the_output_is_waited_for() {
     const BYTES: usize = 3 << 20;
     let Some(machines) = Machines::make() else { return };
-    let script =
-        format!("head -c {} /dev/zero | tr '\\0' x; echo; echo written >&2", BYTES / 2 - 1);
+    let script = format!("yes 1234567 | head -c {}; echo written >&2", BYTES / 2);
     let hosts = format!("{}:1,{}:1", HOSTS[1], HOSTS[2]);
     let job = machines.job(&hosts, &["sh", "-c", &script]);
     rt::sleep(Duration::from_secs(6));
@@ -297,7 +296,7 @@ fn what_cannot_be_started_is_said_with_the_machine() {
             1,
             "is egret at the same place there (else --egret PATH)",
         ),
-        (&*there, &["-n", "3", "true"], 1, "the machines take 2 processes, and -n says 3"),
+        (&*there, &["-n", "3", "true"], 2, "the machines take 2 processes, and -n says 3"),
     ] {
         let output = machines.job(hosts, args).end();
         let said = text(&output.stderr);
