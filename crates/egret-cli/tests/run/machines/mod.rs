@@ -237,6 +237,8 @@ fn nothing_stays_on_any_machine_whatever_is_killed_whenever() {
         let job = machines.job(&all(), &["--grace", "0.1", "sh", "-c", "sleep 60 & wait"]);
         rt::sleep(Duration::from_micros(dice.below(1_500_000)));
         let here = (0..HOSTS.len()).flat_map(|machine| machines.processes(machine));
+        // What the start files of the shell run on a machine has its own locks, which it would leave behind.
+        let here = here.filter(|(_, line)| line.contains("egret") || line.starts_with("sleep"));
         let whom = dice.one_of(&here.collect::<Vec<_>>());
         eprintln!("seed {seed}, round {round}: killing {whom:?}");
         if let Some((pid, _)) = whom {
