@@ -80,6 +80,8 @@ impl Machines {
                 &self.path("host"),
             ]);
             command.args(["-o", &format!("AuthorizedKeysFile {}", self.path("key.pub"))]);
+            // Without the start files of this user's shell.
+            command.args(["-o", &format!("SetEnv=HOME={}", self.path("home"))]);
             for option in ["UsePAM=no", "StrictModes=no", "PidFile=none", "MaxStartups=100"] {
                 command.args(["-o", option]);
             }
