@@ -4,19 +4,18 @@
 //! them on. Reports do not wait for that.
 
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use egret::rt::{self, Instant};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use rustix::io::{read, write};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::read;
 use rustix::stdio::stdout;
 use zeroize::Zeroizing;
 
 use super::SAY_EVERY;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
+use super::inbox::Inbox;
 use super::order::{GREETING, OutpostReport, WINDOW, stream_of};
 use crate::run::fault::{Fault, planted};
 use crate::run::output::JobStream;
@@ -25,86 +24,63 @@ use crate::system::wait_for;
 
 /// The thread; it ends after [`Relay::finish`], or when nothing can be said any more.
 #[derive(Debug)]
-pub(super) struct Relay(Arc<RelayState>);
-
-#[derive(Debug)]
-struct RelayState {
-    asked: Mutex<RelayRequest>,
-    wake: OwnedFd,
-}
+pub(super) struct Relay(Inbox<RelayRequest>);
 
 /// What the thread is asked to do.
-#[derive(Debug, Default)]
-struct RelayRequest {
-    /// Frames to be said.
-    reports: Vec<Zeroizing<Vec<u8>>>,
-    streams: Vec<JobStream>,
-    /// Bytes that the launcher has passed on.
-    taken: usize,
-    /// Streams that it does not want.
-    unread: Vec<u32>,
-    /// All writers have ended.
-    is_over: bool,
+#[derive(Debug)]
+enum RelayRequest {
+    /// Say a frame.
+    Report(Zeroizing<Vec<u8>>),
+    /// Say what comes by these streams.
+    Add(Vec<JobStream>),
+    /// So many more bytes may be said: the launcher has passed them on.
+    Taken(usize),
+    /// Say no more of a stream, which the launcher does not want.
+    Unread(u32),
+    /// Say the rest: all writers have ended.
+    Finish,
 }
 
 impl Relay {
     /// Starts it; `ended` is called when all is said.
     pub(super) fn start(ended: impl FnOnce() + Send + 'static) -> Result<Self> {
-        let state = Arc::new(RelayState::new()?);
-        let thread = RelayThread::new(&state, Unbuffered(stdout()));
+        let asked = Inbox::new()?;
+        let thread = RelayThread::new(&asked, Unbuffered(stdout()));
         let run = move || {
             // Nobody is there to be told of an error: the launcher is gone.
             let _ = thread.run();
             ended();
         };
         rt::spawn("relay", run).context("starting a thread for output")?;
-        Ok(Self(state))
+        Ok(Self(asked))
     }
 
     pub(super) fn report(&self, report: &OutpostReport) {
         if let Ok(frame) = Frame::said(report) {
-            self.0.ask(|asked| asked.reports.push(frame));
+            self.0.put(RelayRequest::Report(frame));
         }
     }
 
     pub(super) fn add(&self, streams: Vec<JobStream>) {
-        self.0.ask(|asked| asked.streams.extend(streams));
+        self.0.put(RelayRequest::Add(streams));
     }
 
     pub(super) fn taken(&self, bytes: u32) {
-        self.0.ask(|asked| asked.taken += bytes as usize);
+        self.0.put(RelayRequest::Taken(bytes as usize));
     }
 
     pub(super) fn unread(&self, stream: u32) {
-        self.0.ask(|asked| asked.unread.push(stream));
+        self.0.put(RelayRequest::Unread(stream));
     }
 
     /// Says the rest, now that no process is left that could write more.
     pub(super) fn finish(&self) {
-        self.0.ask(|asked| asked.is_over = true);
-    }
-}
-
-impl RelayState {
-    fn new() -> Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake = wake.context("making a descriptor to be woken by")?;
-        Ok(Self { asked: Mutex::default(), wake })
-    }
-
-    fn ask(&self, what: impl FnOnce(&mut RelayRequest)) {
-        what(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
-        let _ = write(&self.wake, &1_u64.to_ne_bytes());
-    }
-
-    fn take(&self) -> RelayRequest {
-        let _ = read(&self.wake, &mut [0; 8]);
-        std::mem::take(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.put(RelayRequest::Finish);
     }
 }
 
 struct RelayThread<W> {
-    state: Arc<RelayState>,
+    asked: Inbox<RelayRequest>,
     to: W,
     streams: Vec<JobStream>,
     /// Bytes of output that may be said.
@@ -115,17 +91,18 @@ struct RelayThread<W> {
 }
 
 impl<W: Write> RelayThread<W> {
-    fn new(state: &Arc<RelayState>, to: W) -> Self {
-        let state = Arc::clone(state);
-        Self { state, to, streams: Vec::new(), room: WINDOW, is_over: false, said: rt::now() }
+    fn new(asked: &Inbox<RelayRequest>, to: W) -> Self {
+        let asked = asked.clone();
+        Self { asked, to, streams: Vec::new(), room: WINDOW, is_over: false, said: rt::now() }
     }
 
     fn run(mut self) -> io::Result<()> {
         self.to.write_all(GREETING)?;
         let mut piece = vec![0; PIECE_MAX];
         loop {
-            let asked = self.state.take();
-            self.obey(asked)?;
+            for request in self.asked.take() {
+                self.obey(request)?;
+            }
             if planted(Fault::OutputCut) && self.is_over {
                 self.streams.clear();
             }
@@ -148,22 +125,23 @@ impl<W: Write> RelayThread<W> {
         }
     }
 
-    fn obey(&mut self, asked: RelayRequest) -> io::Result<()> {
-        for report in &asked.reports {
-            self.say(report)?;
+    fn obey(&mut self, request: RelayRequest) -> io::Result<()> {
+        match request {
+            RelayRequest::Report(frame) => return self.say(&frame),
+            RelayRequest::Add(streams) => self.streams.extend(streams),
+            // A launcher that has taken more than it was given gives no more room than there is.
+            RelayRequest::Taken(bytes) => self.room = (self.room + bytes).min(WINDOW),
+            RelayRequest::Unread(unread) => {
+                self.streams.retain(|stream| stream_of(stream.rank, stream.is_error) != unread);
+            }
+            RelayRequest::Finish => self.is_over = true,
         }
-        self.streams.extend(asked.streams);
-        // A launcher that has taken more than it was given gives no more room than there is.
-        self.room = (self.room + asked.taken).min(WINDOW);
-        self.streams
-            .retain(|stream| !asked.unread.contains(&stream_of(stream.rank, stream.is_error)));
-        self.is_over |= asked.is_over;
         Ok(())
     }
 
     /// Waits for something to do; which of the streams have something.
     fn wait(&self) -> Vec<bool> {
-        let mut fds = vec![PollFd::new(&self.state.wake, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.asked, PollFlags::IN)];
         if self.room > 0 {
             fds.extend(self.streams.iter().map(|stream| PollFd::new(&stream.from, PollFlags::IN)));
         }
@@ -214,6 +192,7 @@ impl<W: Write> RelayThread<W> {
 mod tests {
     use std::fs::File;
     use std::io::BufReader;
+    use std::os::fd::OwnedFd;
 
     use rustix::io::ioctl_fionbio;
     use rustix::pipe::pipe;
@@ -234,17 +213,17 @@ mod tests {
     fn output_waits_for_the_launcher() {
         let (from, to) = pipe().unwrap();
         let (said, says) = pipe().unwrap();
-        let state = Arc::new(RelayState::new().unwrap());
-        state.ask(|asked| asked.streams.push(stream(from)));
-        let asks = Arc::clone(&state);
+        let requests = Inbox::new().unwrap();
+        requests.put(RelayRequest::Add(vec![stream(from)]));
+        let asks = requests.clone();
         let writer = rt::spawn("writer", move || {
             let written = File::from(to).write_all(&vec![b'x'; MUCH]);
-            asks.ask(|asked| asked.is_over = true);
+            asks.put(RelayRequest::Finish);
             written
         });
-        let asks = Arc::clone(&state);
+        let asks = requests.clone();
         let reader = rt::spawn("reader", move || read_slowly(File::from(said), &asks));
-        let ran = RelayThread::new(&state, File::from(says)).run();
+        let ran = RelayThread::new(&requests, File::from(says)).run();
         let (first, all) = reader.unwrap().join().unwrap();
         // A launcher that has gone away leaves nobody to write to.
         assert_eq!((first, all), (WINDOW, MUCH), "{ran:?}");
@@ -254,7 +233,7 @@ mod tests {
 
     /// Takes nothing until the outpost has twice had nothing to say, and then all; how much had come until then, and how
     /// much in all.
-    fn read_slowly(from: File, state: &RelayState) -> (usize, usize) {
+    fn read_slowly(from: File, requests: &Inbox<RelayRequest>) -> (usize, usize) {
         let mut from = BufReader::new(from);
         let mut greeting = [0; GREETING.len()];
         io::Read::read_exact(&mut from, &mut greeting).unwrap();
@@ -265,7 +244,7 @@ mod tests {
                     assert_eq!(stream, stream_of(3, true));
                     all += bytes.len();
                     if first > 0 {
-                        state.ask(|asked| asked.taken += bytes.len());
+                        requests.put(RelayRequest::Taken(bytes.len()));
                     } else if all > WINDOW {
                         return (all, all);
                     }
@@ -276,7 +255,7 @@ mod tests {
             }
             if idle == 2 && first == 0 {
                 first = all;
-                state.ask(|asked| asked.taken += all);
+                requests.put(RelayRequest::Taken(all));
             }
         }
         (first, all)
@@ -287,13 +266,11 @@ mod tests {
         let (from, to) = pipe().unwrap();
         let written = vec![b'y'; 60_000];
         File::from(to).write_all(&written).unwrap();
-        let state = Arc::new(RelayState::new().unwrap());
-        state.ask(|asked| {
-            asked.streams.push(stream(from));
-            asked.is_over = true;
-        });
+        let requests = Inbox::new().unwrap();
+        requests.put(RelayRequest::Add(vec![stream(from)]));
+        requests.put(RelayRequest::Finish);
         let mut said = Vec::new();
-        RelayThread::new(&state, &mut said).run().unwrap();
+        RelayThread::new(&requests, &mut said).run().unwrap();
         let mut frames = said.strip_prefix(GREETING).unwrap();
         let mut bytes = Vec::new();
         while let Some(Frame::Bytes(_, more)) =
