@@ -5,7 +5,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, GenericParam, Generics, Ident, Lifetime, Result};
+use syn::{Data, DeriveInput, Error, GenericParam, Generics, Ident, Lifetime, Result, Type};
 
 use crate::wire_attr::{FieldEncoding, WireSettings};
 use crate::wire_body::{WireBody, WireVariant};
@@ -15,6 +15,13 @@ use crate::wire_plain::plain;
 pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenStream> {
     let container = WireSettings::read(&input.attrs, stream)?;
     let shape = WireShape::read(input)?;
+    if let Some(via) = &container.via {
+        let is_alone = !container.is_plain && container.check.is_none();
+        return match is_alone {
+            true => Ok(via_type(input, &container, via)),
+            false => Err(Error::new(via.span(), NO_VIA)),
+        };
+    }
     if container.is_plain {
         shape.check_plain(input)?;
         return match &container.check {
@@ -22,7 +29,14 @@ pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenS
             Some(check) => Err(Error::new(check.span(), NO_CHECK)),
         };
     }
-    let WireSettings { stream, .. } = &container;
+    let (writing, reading) =
+        (writing(input, &container, &shape), reading(input, &container, &shape));
+    Ok(quote!(#writing #reading))
+}
+
+/// The implementation of `Wire`.
+fn writing(input: &DeriveInput, container: &WireSettings, shape: &WireShape<'_>) -> TokenStream {
+    let WireSettings { stream, .. } = container;
     let (name, label) = (&input.ident, input.ident.unraw().to_string());
     let size = match (shape.size(stream), &container.check) {
         (size, None) => size,
@@ -33,15 +47,10 @@ pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenS
     let write = shape.write(stream, "write");
     let give = shape.write(stream, "give");
     let write_fixed = shape.write_fixed(stream);
-    let read = shape.read_with_check(stream, &container, &label);
-    let read_fixed = shape.read_fixed(stream, container.check.is_some());
     let blank = blank(input, stream);
-    let to = WireBounds::new(input, &container, &quote!(#stream::Wire));
-    let from = WireBounds::reading(input, &container);
+    let to = WireBounds::new(input, container, &quote!(#stream::Wire));
     let (to_impl, to_types, to_where) = to.split();
-    let (from_impl, _, from_where) = from.split();
-    let life = WireBounds::life();
-    Ok(quote! {
+    quote! {
         #[automatically_derived]
         impl #to_impl #stream::Wire for #name #to_types #to_where {
             const SIZE: #stream::WireSize = #size;
@@ -62,8 +71,23 @@ pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenS
             }
             #blank
         }
+    }
+}
+
+/// The implementation of `FromWire`.
+fn reading(input: &DeriveInput, container: &WireSettings, shape: &WireShape<'_>) -> TokenStream {
+    let WireSettings { stream, .. } = container;
+    let (name, label) = (&input.ident, input.ident.unraw().to_string());
+    let read = shape.read_with_check(stream, container, &label);
+    let read_fixed = shape.read_fixed(stream, container.check.is_some());
+    let read_planned = shape.read_planned(stream, container, &label);
+    let from = WireBounds::reading(input, container);
+    let (from_impl, _, from_where) = from.split();
+    let (_, types, _) = input.generics.split_for_impl();
+    let life = WireBounds::life();
+    quote! {
         #[automatically_derived]
-        impl #from_impl #stream::FromWire<#life> for #name #to_types #from_where {
+        impl #from_impl #stream::FromWire<#life> for #name #types #from_where {
             #[inline]
             fn read(
                 r: &mut #stream::Reader<#life>,
@@ -76,8 +100,57 @@ pub(crate) fn expand(input: &DeriveInput, stream: &TokenStream) -> Result<TokenS
             ) -> ::core::result::Result<Self, #stream::Invalid> {
                 #read_fixed
             }
+            #[inline]
+            fn read_planned(
+                r: &mut #stream::Reader<#life>,
+                plan: #stream::PlanCursor<'_>,
+            ) -> ::core::result::Result<Self, #stream::Stop> {
+                if plan.is_same() {
+                    return <Self as #stream::FromWire<#life>>::read(r);
+                }
+                #read_planned
+            }
         }
-    })
+    }
+}
+
+/// The implementations for a type that travels as another one.
+fn via_type(input: &DeriveInput, container: &WireSettings, via: &Type) -> TokenStream {
+    let WireSettings { stream, .. } = container;
+    let name = &input.ident;
+    let to = WireBounds::new(input, container, &quote!(#stream::Wire));
+    let from = WireBounds::reading(input, container);
+    let (to_impl, to_types, to_where) = to.split();
+    let (from_impl, _, from_where) = from.split();
+    let life = WireBounds::life();
+    quote! {
+        #[automatically_derived]
+        impl #to_impl #stream::Wire for #name #to_types #to_where {
+            const SIZE: #stream::WireSize =
+                #stream::WireSize::at_least(<#via as #stream::Wire>::SIZE.min);
+            fn describe(d: &mut #stream::Describe) {
+                <#via as #stream::Wire>::describe(d);
+            }
+            fn write<'__w>(&'__w self, w: &mut #stream::Writer<'__w>) -> #stream::Written {
+                let via = <#via as ::core::convert::From<&Self>>::from(self);
+                w.copied(|w| #stream::Wire::write(&via, w))
+            }
+        }
+        #[automatically_derived]
+        impl #from_impl #stream::FromWire<#life> for #name #to_types #from_where {
+            fn read(
+                r: &mut #stream::Reader<#life>,
+            ) -> ::core::result::Result<Self, #stream::Stop> {
+                #stream::__private::from_via::<Self, #via>(r)
+            }
+            fn read_planned(
+                r: &mut #stream::Reader<#life>,
+                plan: #stream::PlanCursor<'_>,
+            ) -> ::core::result::Result<Self, #stream::Stop> {
+                #stream::__private::from_via_planned::<Self, #via>(r, plan)
+            }
+        }
+    }
 }
 
 /// A value to close cycles with, if the type has a default.
@@ -212,9 +285,56 @@ impl<'a> WireShape<'a> {
         container: &WireSettings,
         label: &str,
     ) -> TokenStream {
-        let value = self.read_value(stream, container.check.is_some());
+        self.with_check(
+            stream,
+            container,
+            label,
+            &self.read_value(stream, container.check.is_some()),
+        )
+    }
+
+    fn read_planned(
+        &self,
+        stream: &TokenStream,
+        container: &WireSettings,
+        label: &str,
+    ) -> TokenStream {
+        let (plan, fields) = (format_ident!("plan"), format_ident!("fields"));
+        let value = match self {
+            Self::Struct(body) => {
+                let (read, make) = (body.read_planned(stream, &plan), body.make());
+                quote!(#read ::core::result::Result::Ok(Self #make))
+            }
+            Self::Enum(variants) => {
+                let arms = variants.iter().enumerate().map(|(at, WireVariant { name, body })| {
+                    let (read, make) = (body.read_planned(stream, &fields), body.make());
+                    quote!(#at => { #read ::core::result::Result::Ok(Self::#name #make) })
+                });
+                quote! {
+                    let (variant, fields) = r.planned_variant(plan)?;
+                    let _ = &fields;
+                    match variant {
+                        #(#arms)*
+                        _ => ::core::result::Result::Err(
+                            r.fail(#stream::Invalid::new("variant of an enum")),
+                        ),
+                    }
+                }
+            }
+        };
+        self.with_check(stream, container, label, &value)
+    }
+
+    /// The code that reads a `value`, with the check behind it if there is one.
+    fn with_check(
+        &self,
+        stream: &TokenStream,
+        container: &WireSettings,
+        label: &str,
+        value: &TokenStream,
+    ) -> TokenStream {
         if container.check.is_none() {
-            return value;
+            return value.clone();
         }
         let checked = container.checked(label, &quote!(value));
         let life = WireBounds::life();
@@ -373,6 +493,9 @@ impl WireBounds {
 
 const NO_CHECK: &str = "what is plain is read in place, where nobody checks it: \
                         leave out `plain` or `check`";
+
+const NO_VIA: &str = "what travels as another type is neither `plain` nor has a `check`: `TryFrom` \
+                      of the other type can refuse";
 
 const NO_FIELDS: &str = "what is plain travels as its bytes, and all of them: \
                          leave out `plain` or what is said at the field";

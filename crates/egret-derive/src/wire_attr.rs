@@ -3,6 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
 use syn::punctuated::Punctuated;
 use syn::{
     Attribute, GenericArgument, LitStr, Member, Path, PathArguments, Result, Token, Type,
@@ -15,6 +16,8 @@ pub(crate) struct WireSettings {
     pub(crate) stream: TokenStream,
     pub(crate) is_plain: bool,
     pub(crate) check: Option<Path>,
+    /// The type that it travels as.
+    pub(crate) via: Option<Type>,
     pub(crate) bound: Option<Punctuated<WherePredicate, Token![,]>>,
 }
 
@@ -22,7 +25,7 @@ impl WireSettings {
     /// `stream` is the path if nothing is said of it.
     pub(crate) fn read(attrs: &[Attribute], stream: &TokenStream) -> Result<Self> {
         let stream = stream.clone();
-        let mut read = Self { stream, is_plain: false, check: None, bound: None };
+        let mut read = Self { stream, is_plain: false, check: None, via: None, bound: None };
         for attr in attrs.iter().filter(|attr| attr.path().is_ident("wire")) {
             attr.parse_nested_meta(|meta| {
                 let path = &meta.path;
@@ -32,12 +35,15 @@ impl WireSettings {
                     read.is_plain = true;
                 } else if path.is_ident("check") {
                     read.check = Some(meta.value()?.parse()?);
+                } else if path.is_ident("via") {
+                    read.via = Some(meta.value()?.parse()?);
                 } else if path.is_ident("bound") {
                     let text: LitStr = meta.value()?.parse()?;
                     read.bound = Some(text.parse_with(Punctuated::parse_terminated)?);
                 } else {
                     return Err(meta.error(
-                        "a type has `plain`, `check = fn`, `bound = \"…\"` and `crate = path`",
+                        "a type has `plain`, `check = fn`, `via = type`, `bound = \"…\"` and \
+                         `crate = path`",
                     ));
                 }
                 Ok(())
@@ -67,6 +73,8 @@ pub(crate) struct WireField<'a> {
     pub(crate) label: String,
     pub(crate) ty: &'a Type,
     pub(crate) how: FieldEncoding,
+    /// What makes the field where the writer does not have it: its type's default, or a function.
+    pub(crate) default: Option<Option<Path>>,
 }
 
 /// How a field travels.
@@ -77,6 +85,8 @@ pub(crate) enum FieldEncoding {
     Skipped(Option<Path>),
     /// By the functions of a module.
     With(Path),
+    /// As another type, which it is made of and which is made of it.
+    Via(Type),
 }
 
 impl<'a> WireField<'a> {
@@ -86,30 +96,35 @@ impl<'a> WireField<'a> {
             Member::Unnamed(index) => index.index.to_string(),
         };
         let mut how = FieldEncoding::Itself;
+        let mut default = None;
         let mut said = 0;
         for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("wire")) {
             attr.parse_nested_meta(|meta| {
-                said += 1;
-                if meta.path.is_ident("skip") {
-                    how = FieldEncoding::Skipped(None);
-                } else if meta.path.is_ident("default") {
-                    how = FieldEncoding::Skipped(Some(meta.value()?.parse()?));
-                } else if meta.path.is_ident("with") {
-                    how = FieldEncoding::With(meta.value()?.parse()?);
+                let path = |meta: &ParseNestedMeta<'_>| -> Result<Option<Path>> {
+                    if !meta.input.peek(Token![=]) {
+                        return Ok(None);
+                    }
+                    meta.value()?.parse().map(Some)
+                };
+                if meta.path.is_ident("default") {
+                    default = Some(path(&meta)?);
                 } else {
-                    return Err(
-                        meta.error("a field has `skip`, `default = fn` and `with = module`")
-                    );
+                    said += 1;
+                    how = match meta.path.get_ident().map(ToString::to_string).as_deref() {
+                        Some("skip") => FieldEncoding::Skipped(path(&meta)?),
+                        Some("with") => FieldEncoding::With(meta.value()?.parse()?),
+                        Some("via") => FieldEncoding::Via(meta.value()?.parse()?),
+                        _ => return Err(meta.error(FIELD_WORDS)),
+                    };
                 }
-                match said {
-                    1 => Ok(()),
-                    _ => Err(meta.error(
-                        "a field that does not travel is made in one way, and has no `with`",
-                    )),
+                let is_skipped = matches!(how, FieldEncoding::Skipped(_));
+                match said > 1 || is_skipped && default.is_some() {
+                    true => Err(meta.error(ONE_WAY)),
+                    false => Ok(()),
                 }
             })?;
         }
-        Ok(Self { member, label, ty: &field.ty, how })
+        Ok(Self { member, label, ty: &field.ty, how, default })
     }
 
     /// Whether its text says that it is a number: such fields are written together.
@@ -132,6 +147,12 @@ impl<'a> WireField<'a> {
         }
     }
 }
+
+const FIELD_WORDS: &str = "a field has `skip`, `skip = fn`, `default`, `default = fn`, \
+                           `with = module` and `via = type`";
+
+const ONE_WAY: &str = "a field travels in one way, and one that is skipped in none: it is made by \
+                       `skip = fn`, and has no `default`";
 
 fn is_number(ty: &Type) -> bool {
     match ty {

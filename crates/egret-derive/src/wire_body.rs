@@ -33,7 +33,8 @@ impl<'a> WireBody<'a> {
 
     /// Whether a part of it travels by other functions than its type's.
     pub(crate) fn has_with(&self) -> bool {
-        self.fields.iter().any(|field| matches!(field.how, FieldEncoding::With(_)))
+        let is_by = |how: &_| matches!(how, FieldEncoding::With(_) | FieldEncoding::Via(_));
+        self.fields.iter().any(|field| is_by(&field.how))
     }
 
     /// `{ a: field_0, … }`, for a pattern.
@@ -63,15 +64,23 @@ impl<'a> WireBody<'a> {
             FieldEncoding::Itself => quote!(.and(<#ty as #stream::Wire>::SIZE)),
             FieldEncoding::Skipped(_) => quote!(),
             FieldEncoding::With(_) => quote!(.and(#stream::WireSize::at_least(0))),
+            FieldEncoding::Via(via) => {
+                quote!(.and(#stream::WireSize::at_least(<#via as #stream::Wire>::SIZE.min)))
+            }
         });
         quote!(#stream::WireSize::fixed(0) #(#parts)*)
     }
 
     pub(crate) fn describe(&self, stream: &TokenStream) -> TokenStream {
-        let parts = self.fields.iter().map(|WireField { ty, how, label, .. }| match how {
-            FieldEncoding::Itself => quote!(d.label(#label); <#ty as #stream::Wire>::describe(d);),
-            FieldEncoding::Skipped(_) => quote!(),
-            FieldEncoding::With(path) => quote!(d.label(#label); #path::describe::<#ty>(d);),
+        let parts = self.fields.iter().map(|WireField { ty, how, label, default, .. }| {
+            let defaulted = default.is_some().then(|| quote!(d.defaulted();));
+            let describe = match how {
+                FieldEncoding::Itself => quote!(<#ty as #stream::Wire>::describe(d);),
+                FieldEncoding::Skipped(_) => return quote!(),
+                FieldEncoding::With(path) => quote!(d.by_module(); #path::describe::<#ty>(d);),
+                FieldEncoding::Via(via) => quote!(<#via as #stream::Wire>::describe(d);),
+            };
+            quote!(d.label(#label); #defaulted #describe)
         });
         quote!(#(#parts)*)
     }
@@ -85,6 +94,10 @@ impl<'a> WireBody<'a> {
                     FieldEncoding::Itself => quote!(<#ty as #stream::Wire>::#method(#name, w)?;),
                     FieldEncoding::Skipped(_) => quote!(),
                     FieldEncoding::With(path) => quote!(w.copied(|w| #path::write(&*#name, w))?;),
+                    FieldEncoding::Via(via) => quote! {
+                        let via = <#via as ::core::convert::From<&#ty>>::from(&*#name);
+                        w.copied(|w| #stream::Wire::write(&via, w))?;
+                    },
                 }
             },
             |run, tagged| self.write_run(stream, run, tagged, method),
@@ -156,7 +169,7 @@ impl<'a> WireBody<'a> {
             match how {
                 FieldEncoding::Itself => quote!(<#ty as #stream::Wire>::write_fixed(#name, run);),
                 FieldEncoding::Skipped(_) => quote!(),
-                FieldEncoding::With(_) => quote!(let _ = #name;),
+                FieldEncoding::With(_) | FieldEncoding::Via(_) => quote!(let _ = #name;),
             }
         });
         quote!(#(#parts)*)
@@ -172,6 +185,9 @@ impl<'a> WireBody<'a> {
                     }
                     FieldEncoding::Skipped(default) => skipped(&name, ty, default.as_ref()),
                     FieldEncoding::With(path) => quote!(let #name: #ty = #path::read(r)?;),
+                    FieldEncoding::Via(via) => {
+                        quote!(let #name = #stream::__private::from_via::<#ty, #via>(r)?;)
+                    }
                 }
             },
             |run, tagged| self.read_run(stream, run, tagged),
@@ -206,10 +222,58 @@ impl<'a> WireBody<'a> {
                     quote!(let #name = <#ty as #stream::FromWire<'_>>::read_fixed(run)?;)
                 }
                 FieldEncoding::Skipped(default) => skipped(&name, ty, default.as_ref()),
-                FieldEncoding::With(_) => quote!(),
+                FieldEncoding::With(_) | FieldEncoding::Via(_) => quote!(),
             }
         });
         quote!(#(#parts)*)
+    }
+
+    /// Reads the fields of the writer as `plan` says, and makes those that it does not have.
+    pub(crate) fn read_planned(&self, stream: &TokenStream, plan: &Ident) -> TokenStream {
+        let (mut slots, mut arms, mut ends) = (vec![], vec![], vec![]);
+        for (at, WireField { ty, how, label, default, .. }) in self.fields.iter().enumerate() {
+            let (name, number) = (local(at), arms.len());
+            let read = match how {
+                FieldEncoding::Itself => {
+                    quote!(<#ty as #stream::FromWire<'_>>::read_planned(r, plan)?)
+                }
+                FieldEncoding::With(path) => quote!({
+                    r.is_same(plan, #label)?;
+                    #path::read(r)?
+                }),
+                FieldEncoding::Via(via) => {
+                    quote!(#stream::__private::from_via_planned::<#ty, #via>(r, plan)?)
+                }
+                FieldEncoding::Skipped(made) => {
+                    ends.push(skipped(&name, ty, made.as_ref()));
+                    continue;
+                }
+            };
+            let missing = match default {
+                None => quote!(return ::core::result::Result::Err(r.lacks(#label))),
+                Some(None) => quote!(::core::default::Default::default()),
+                Some(Some(path)) => quote!(#path()),
+            };
+            slots.push(
+                quote!(let mut #name: ::core::option::Option<#ty> = ::core::option::Option::None;),
+            );
+            arms.push(quote!(#number => #name = ::core::option::Option::Some(#read),));
+            ends.push(quote! {
+                let #name: #ty = match #name {
+                    ::core::option::Option::Some(value) => value,
+                    ::core::option::Option::None => #missing,
+                };
+            });
+        }
+        quote! {
+            #(#slots)*
+            r.planned_fields(#plan, |r, field, plan| {
+                let _ = (&r, &plan);
+                match field { #(#arms)* _ => {} }
+                ::core::result::Result::Ok(())
+            })?;
+            #(#ends)*
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 //! What the code written by this crate's macros refers to.
 
+use std::any::type_name;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
 pub use crate::carried::{Carries, CarryProof, Elements, MethodCaller, fingerprint_by};
+use crate::describe::PlanCursor;
 use crate::error::WireError;
 use crate::fault::{Fault, planted};
 pub use crate::impls::{give_elements, give_vec, read_cow};
 use crate::reader::Reader;
-use crate::wire::Stop;
 pub use crate::wire::Wire as WireTrait;
+use crate::wire::{FromWire, Stop};
 
 /// Asks whether a type has a default, without needing it: the method of the trait
 /// whose receiver needs fewer references is taken.
@@ -65,6 +67,40 @@ impl<E: Display> CheckAnswer for Result<(), E> {
     fn refusal(self) -> Option<String> {
         self.err().map(|error| error.to_string())
     }
+}
+
+/// Reads a value that travels as a `T`.
+///
+/// # Errors
+///
+/// The reader knows why.
+pub fn from_via<'a, F, T>(r: &mut Reader<'a>) -> Result<F, Stop>
+where
+    F: TryFrom<T, Error: Display>,
+    T: FromWire<'a>,
+{
+    let via = T::read(r)?;
+    made::<F, T>(r, via)
+}
+
+/// Reads a value that travels as a `T` of another version.
+///
+/// # Errors
+///
+/// The reader knows why.
+pub fn from_via_planned<'a, F, T>(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<F, Stop>
+where
+    F: TryFrom<T, Error: Display>,
+    T: FromWire<'a>,
+{
+    let via = T::read_planned(r, plan)?;
+    made::<F, T>(r, via)
+}
+
+fn made<F: TryFrom<T, Error: Display>, T>(r: &mut Reader<'_>, via: T) -> Result<F, Stop> {
+    F::try_from(via).map_err(|error| {
+        r.fail(WireError::Check { name: type_name::<F>(), why: error.to_string() })
+    })
 }
 
 /// Hands a value out that was checked.

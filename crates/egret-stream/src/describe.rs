@@ -10,6 +10,14 @@ use egret_net::buf;
 use crate::fault::{Fault, planted};
 use crate::wire::Wire;
 
+mod plan;
+mod tree;
+
+pub(crate) use plan::{FieldStep, PlanSteps, tag_bytes};
+pub use plan::{PlanCursor, ReadPlan};
+use tree::BY_MODULE;
+pub(crate) use tree::{Form, SchemaTree, Takes};
+
 /// The structure of a type: names, order, types and how they are represented.
 ///
 /// Two sides can read each other if their schemas are equal; their
@@ -34,7 +42,12 @@ use crate::wire::Wire;
 /// );
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schema(String);
+pub struct Schema {
+    text: String,
+    /// The lines of fields that a reader can do without; of a schema that came from elsewhere they
+    /// are not known.
+    defaulted: Vec<usize>,
+}
 
 impl Schema {
     /// The schema of `T`.
@@ -42,25 +55,25 @@ impl Schema {
     pub fn of<T: Wire + ?Sized>() -> Self {
         let mut describe = Describe::default();
         T::describe(&mut describe);
-        Self(describe.text)
+        Self { text: describe.text, defaulted: describe.defaulted }
     }
 
     /// A schema that came from elsewhere, as [text](Self::as_str).
     #[must_use]
     pub fn from_text(text: &str) -> Self {
-        Self(text.to_owned())
+        Self { text: text.to_owned(), defaulted: Vec::new() }
     }
 
     /// One line for each type, indented below what it is part of.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// 64 bits that differ if the schema does.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let hash = buf::fingerprint(buf::FINGERPRINT_SEED, self.0.as_bytes());
+        let hash = buf::fingerprint(buf::FINGERPRINT_SEED, self.text.as_bytes());
         // FNV alone leaves the upper bits to the last few characters.
         let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -70,7 +83,7 @@ impl Schema {
     /// The first difference to the schema of the other side, in words.
     #[must_use]
     pub fn difference(&self, there: &Self) -> Option<String> {
-        let (mut ours, mut theirs) = (self.0.lines(), there.0.lines());
+        let (mut ours, mut theirs) = (self.text.lines(), there.text.lines());
         let mut path = Vec::new();
         loop {
             let (our, their) = (ours.next(), theirs.next());
@@ -88,7 +101,7 @@ impl Schema {
 
 impl fmt::Display for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -155,6 +168,13 @@ pub struct Describe {
     depth: usize,
     /// The name of the field that comes next.
     label: Option<String>,
+    /// The next line is of a field that a reader can do without.
+    is_defaulted: bool,
+    /// The next line is of a field that travels by a module.
+    is_by_module: bool,
+    /// The lines so far, and which of them are of fields that a reader can do without.
+    lines: usize,
+    defaulted: Vec<usize>,
     /// Types with a name that were described, in order.
     named: Vec<&'static str>,
 }
@@ -164,7 +184,12 @@ impl Describe {
     pub fn word(&mut self, word: &str) {
         let indent = self.depth * 2;
         let label = self.label.take().filter(|_| !planted(Fault::Nameless)).unwrap_or_default();
-        writeln!(self.text, "{:indent$}{label}{word}", "").expect("a string takes it");
+        let how = if std::mem::take(&mut self.is_by_module) { BY_MODULE } else { "" };
+        writeln!(self.text, "{:indent$}{label}{word}{how}", "").expect("a string takes it");
+        if std::mem::take(&mut self.is_defaulted) {
+            self.defaulted.push(self.lines);
+        }
+        self.lines += 1;
     }
 
     /// A type with parts that have no names.
@@ -202,5 +227,15 @@ impl Describe {
     /// Names the part that comes next.
     pub fn label(&mut self, name: &str) {
         self.label = Some(format!("{name}: "));
+    }
+
+    /// Says that a reader makes the part that comes next where the writer does not have it.
+    pub fn defaulted(&mut self) {
+        self.is_defaulted = true;
+    }
+
+    /// Says that the part that comes next travels by the functions of a module.
+    pub fn by_module(&mut self) {
+        self.is_by_module = true;
     }
 }

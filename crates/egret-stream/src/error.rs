@@ -52,6 +52,9 @@ pub enum WireError {
     /// The function that takes the chunks refused.
     #[error("the taker of chunks refused: {0}")]
     Refused(String),
+    /// The source of a pulling reader broke off.
+    #[error("the stream breaks off: {0}")]
+    Aborted(String),
     /// The stream ends within the value.
     #[error("the stream ends: {needed} bytes are needed and {left} are left")]
     End {
@@ -129,6 +132,24 @@ pub enum WireError {
         /// The first difference in words, if the sender's structure was announced; else
         /// the fingerprints.
         difference: String,
+    },
+    /// A field cannot be read as what it is at the writer.
+    #[error("{field}: here it is {here}, there {there}")]
+    Incompatible {
+        /// Where it is: `Order.prices[]`.
+        field: String,
+        /// Its type here, or that there is nothing.
+        here: String,
+        /// Its type at the writer.
+        there: String,
+    },
+    /// A value is of a variant that the writer has and this program does not.
+    #[error("variant `{variant}` of `{name}` is known to the writer and not here")]
+    UnknownVariant {
+        /// The enum.
+        name: String,
+        /// The variant.
+        variant: String,
     },
     /// The user's check of the value failed.
     #[error("the check of {name} failed: {why}")]

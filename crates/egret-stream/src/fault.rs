@@ -28,6 +28,8 @@ egret_net::faults! {
         TrustedLength,
         /// A run over the end of a chunk goes on behind the first byte of the next.
         LostAtSplit,
+        /// What a source did not fill counts as filled.
+        FilledUp,
         /// The depth of nested values is not counted.
         Bottomless,
         /// A shared value is written again.
@@ -36,8 +38,14 @@ egret_net::faults! {
         Leaked,
         /// A type of the same name is taken for the same.
         AnyStructure,
+        /// A number stands alone where its explanation may not have arrived.
+        TooBare,
         /// A value is handed out unchecked.
         Unchecked,
+        /// A field that the writer lacks is made without a default.
+        MadeUp,
+        /// A field that is skipped leaves its last byte.
+        SkippedShort,
         /// A fingerprint does not see the names of fields.
         Nameless,
     }

@@ -12,8 +12,13 @@
 //!   T: Wire ──write──▶ Page ──finish──▶ Buf                 one buffer, or Full
 //!
 //!   [u8], chunks ──▶ Reader ──read──▶ T: FromWire           owned, or borrowed: &str, &[T], &T
+//!   a source ──▶ Reader::pulling ──read──▶ T                owned, while it arrives
 //!   Buf, Span<T> ──▶ KeptBuffer ──hold──▶ Held<T>           kept in its buffer
 //! ```
+//!
+//! Over a connection there are numbers for the types of `dyn` values ([`Names`]), the
+//! connection itself for types that ask ([`WireContext`]), and plans to read what another version
+//! of a type has written ([`ReadPlan`]).
 //!
 //! A program that depends on `egret` has this as `egret::wire` and `egret::graph`.
 #![forbid(unsafe_code)]
@@ -29,6 +34,7 @@ compile_error!("numbers from other machines are used as offsets, and those have 
 extern crate self as egret_stream;
 
 mod carried;
+mod context;
 mod depth;
 mod describe;
 pub mod dynamic;
@@ -51,8 +57,9 @@ mod wire;
 mod writer;
 
 pub use self::serde::Serde;
+pub use context::WireContext;
 pub use depth::STACK_BYTES;
-pub use describe::{Describe, Schema, fingerprint};
+pub use describe::{Describe, PlanCursor, ReadPlan, Schema, fingerprint};
 pub use dynamic::{Dynamic, Names};
 pub use egret_derive::Wire;
 pub use egret_net as net;

@@ -1,12 +1,16 @@
-//! The reader: values out of one buffer, or out of a sequence of chunks.
+//! The reader: values out of one buffer, out of a sequence of chunks, or out of a source that gives
+//! the bytes as they arrive.
 
 mod budget;
 mod parts;
+mod planned;
+mod pull;
 mod rest;
 mod shared;
 
 use std::fmt;
 
+use crate::context::WireContext;
 use crate::depth::Floor;
 use crate::dynamic::Names;
 use crate::error::WireError;
@@ -14,6 +18,9 @@ use crate::share::ReadShares;
 use crate::wire::{FromWire, Stop};
 use budget::MemoryBudget;
 pub use budget::{MEMORY_BYTES, MEMORY_FACTOR};
+use planned::ContentsPlan;
+pub(crate) use planned::read_same;
+use pull::PulledBytes;
 pub use rest::{ShortReader, read};
 pub(crate) use shared::{build_arc, build_rc};
 
@@ -85,6 +92,8 @@ pub struct Reader<'a> {
     floor: Floor,
     /// How much memory they may take.
     budget: MemoryBudget,
+    /// The connection that the stream came over.
+    context: Option<&'a WireContext>,
     /// What most streams do without.
     rare: Option<Box<ReaderExtras<'a>>>,
 }
@@ -94,11 +103,22 @@ struct ReaderExtras<'a> {
     /// The chunks that follow, and their bytes.
     more: &'a [&'a [u8]],
     more_bytes: usize,
+    /// What gives the bytes, if they are not all here.
+    pulled: Option<PulledBytes<'a>>,
     /// What a run is put together in when it lies in two chunks.
     joined: Vec<u8>,
     shared: Option<Box<ReadShares>>,
+    /// How the contents of the shared value that comes next are read.
+    contents: Option<ContentsPlan>,
     names: Option<Box<Names>>,
     why: Option<WireError>,
+}
+
+impl ReaderExtras<'_> {
+    /// The bytes behind the chunk.
+    fn left(&self) -> usize {
+        self.more_bytes + self.pulled.as_ref().map_or(0, PulledBytes::held)
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -110,6 +130,7 @@ impl<'a> Reader<'a> {
             rest: ShortReader::new(bytes),
             floor: Floor::new(),
             budget: MemoryBudget::new(),
+            context: None,
             rare: None,
         }
     }
@@ -160,6 +181,19 @@ impl<'a> Reader<'a> {
         self
     }
 
+    /// Tells types that ask which connection the stream came over. [`WireContext`] has an example.
+    #[must_use]
+    pub const fn with_context(mut self, context: &'a WireContext) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// The connection that the stream came over, if it is known.
+    #[must_use]
+    pub const fn context(&self) -> Option<&'a WireContext> {
+        self.context
+    }
+
     /// Knows the numbers of types that were announced on a connection.
     #[must_use]
     pub fn with_names(mut self, names: Names) -> Self {
@@ -191,13 +225,18 @@ impl<'a> Reader<'a> {
     fn read_long<T: FromWire<'a>>(&mut self) -> Result<T, WireError> {
         match T::read(self) {
             Ok(value) => {
-                self.floor.forget();
-                if let Some(rare) = &mut self.rare {
-                    rare.shared = None;
-                }
+                self.value_is_read();
                 Ok(value)
             }
             Err(stop) => Err(self.stopped(stop)),
+        }
+    }
+
+    #[inline(always)]
+    fn value_is_read(&mut self) {
+        self.floor.forget();
+        if let Some(rare) = &mut self.rare {
+            rare.shared = None;
         }
     }
 
@@ -208,17 +247,18 @@ impl<'a> Reader<'a> {
     /// As [`read`](Self::read), and [`WireError::Rest`].
     pub fn read_last<T: FromWire<'a>>(&mut self) -> Result<T, WireError> {
         let value = self.read()?;
-        match self.left() {
-            0 => Ok(value),
-            rest => Err(WireError::Rest(rest)),
+        match self.is_at_end()? {
+            true => Ok(value),
+            false => Err(WireError::Rest(self.left())),
         }
     }
 
-    /// How many bytes are left.
+    /// How many bytes are left; those that have not arrived at a [pulling](Self::pulling) reader are
+    /// not known.
     #[inline]
     #[must_use]
     pub fn left(&self) -> usize {
-        self.rest.bytes.len() + self.rare.as_ref().map_or(0, |rare| rare.more_bytes)
+        self.rest.bytes.len() + self.rare.as_ref().map_or(0, |rare| rare.left())
     }
 
     /// Where in the stream the next value begins.
@@ -237,6 +277,10 @@ impl<'a> Reader<'a> {
         self.floor.forget();
         let rare = self.rare();
         (rare.more, rare.more_bytes) = (&[], 0);
+        rare.contents = None;
+        if let Some(pulled) = &mut rare.pulled {
+            pulled.end();
+        }
         rare.why.take().unwrap_or_else(|| WireError::Custom("stopped".to_owned()))
     }
 }

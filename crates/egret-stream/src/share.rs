@@ -116,6 +116,8 @@ struct ReadShare {
 pub enum SharedState {
     /// Nothing yet: it is being read.
     Open,
+    /// Passed without being read.
+    Skipped,
     /// The `Weak` of one that is being read.
     Weak(Box<dyn Any>),
     /// One that is there, if its type has a size: it needs no memory of its own.
@@ -160,6 +162,11 @@ impl ReadShares {
         self.all[id].state = SharedState::Weak(weak);
     }
 
+    /// The value is passed: no reference to it can be made.
+    pub(crate) fn set_skipped(&mut self, id: usize) {
+        self.all[id].state = SharedState::Skipped;
+    }
+
     /// Records that a value is there, as a `T`.
     pub(crate) fn set_strong<T: ?Sized>(&mut self, id: usize, state: impl FnOnce() -> SharedState) {
         let entry = &mut self.all[id];
@@ -191,6 +198,9 @@ impl ReadShares {
         match of(&entry.state) {
             Some(strong) => Ok(strong),
             None if entry.state.is_there() => Err(WireError::SharedAsOther { id: number, wanted }),
+            None if matches!(entry.state, SharedState::Skipped) => {
+                Err(WireError::NoSuchShared(number))
+            }
             None => Err(WireError::StrongCycle(wanted)),
         }
     }
@@ -205,6 +215,7 @@ impl ReadShares {
         let entry = self.all.get(number as usize).ok_or(WireError::NoSuchShared(number))?;
         let weak = match &entry.state {
             SharedState::Open => return Err(WireError::StrongCycle(wanted)),
+            SharedState::Skipped => return Err(WireError::NoSuchShared(number)),
             SharedState::Weak(weak) => weak.downcast_ref::<W>().cloned(),
             there => downgraded(there),
         };

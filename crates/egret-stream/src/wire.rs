@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use egret_net::buf::Plain;
 
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::Invalid;
-use crate::reader::{Reader, ShortReader};
+use crate::reader::{Reader, ShortReader, read_same};
 use crate::share::SharedState;
 use crate::writer::{ShortWriter, Writer};
 
@@ -226,6 +226,18 @@ pub trait FromWire<'a>: Wire + Sized {
     /// The reader knows why.
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop>;
 
+    /// Reads a value that another version of the type has written, or of parts of which that is so:
+    /// as `plan` says. A type whose code does not have this is read only if it is the same at the
+    /// writer.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        read_same(r, plan)
+    }
+
     /// Reads a value that takes one look at what is left, all of it or nothing.
     #[inline(always)]
     fn read_short(rest: &mut ShortReader<'a>) -> Option<Self> {
@@ -335,6 +347,18 @@ pub trait Boxed<'a>: Wire {
     ///
     /// The reader knows why.
     fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop>;
+
+    /// Reads a value into a box as [`FromWire::read_planned`] does.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read_box_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Box<Self>, Stop> {
+        match plan.is_same() {
+            true => Self::read_box(r),
+            false => Err(r.unplanned::<Self>()),
+        }
+    }
 
     /// Reads a value that is shared, the reader's `id`.
     ///

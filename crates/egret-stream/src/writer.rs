@@ -3,10 +3,13 @@
 mod parts;
 mod room;
 
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 
 use egret_net::vi::{Descriptor, Segment};
 
+use crate::context::WireContext;
 use crate::depth::Floor;
 use crate::dynamic::Names;
 use crate::error::WireError;
@@ -14,8 +17,8 @@ use crate::fault;
 use crate::share::WrittenShares;
 use crate::wire::{Bulk, Stop, Wire, Written};
 use room::SHORT_MAX;
-pub(crate) use room::padding;
 pub use room::{ShortWriter, write};
+pub(crate) use room::{padding, padding_to};
 
 /// Writes values and yields a gather list: its own bytes, interleaved with slices
 /// that stay where they are.
@@ -76,6 +79,8 @@ pub struct Writer<'w> {
     /// Up to how many bytes a list is a short one: it is copied, and its length too.
     short_max: usize,
     sink: Option<ChunkSink<'w>>,
+    /// The connection that the stream goes over.
+    context: Option<&'w WireContext>,
 }
 
 /// What does not depend on how long the values stay, so that it can move to a
@@ -102,6 +107,8 @@ struct WriterExtras {
     shared: Option<Box<WrittenShares>>,
     names: Option<Box<Names>>,
     why: Option<WireError>,
+    /// Why nothing more can be written.
+    broken: Option<WireError>,
 }
 
 /// Memory left where it is.
@@ -116,7 +123,8 @@ enum PieceMemory<'w> {
     Owned(Segment),
 }
 
-type ChunkSink<'w> = Box<dyn FnMut(&[&[u8]]) -> Result<(), String> + 'w>;
+/// Shared with the writers of what is copied.
+type ChunkSink<'w> = Rc<dyn Fn(&[&[u8]]) -> Result<(), String> + 'w>;
 
 impl<'w> Writer<'w> {
     /// A writer that grows.
@@ -135,16 +143,35 @@ impl<'w> Writer<'w> {
     }
 
     fn of(own: WriterBuffer, threshold: usize) -> Self {
-        let writer = Self { own, pieces: Vec::new(), threshold: 0, short_max: 0, sink: None };
+        let (pieces, sink, context) = (Vec::new(), None, None);
+        let writer = Self { own, pieces, threshold: 0, short_max: 0, sink, context };
         writer.in_place_from(threshold)
     }
 
     /// A writer that hands what it has to `sink`, whenever it has about
-    /// `chunk_bytes`, also in the midst of a value. [`flush`](Self::flush) hands over
-    /// the rest.
+    /// `chunk_bytes`, also in the midst of a value. [`finish`](Self::finish) hands over
+    /// the rest. Whatever the value, the writer has no more memory of its own than a chunk; what is
+    /// left in place is handed over from where it is.
     ///
-    /// If a value cannot be written, chunks of it may already have been handed over:
-    /// the stream is then of no use.
+    /// If a value cannot be written and a part of it was handed over, the stream is broken: nothing
+    /// more can be written, and `finish` fails. What took the chunks must tell its reader, so that
+    /// a [pulling](crate::Reader::pulling) reader does not take the part for the whole.
+    ///
+    /// ```
+    /// use egret_stream::{Reader, Writer};
+    ///
+    /// let names: Vec<String> = (0..1000).map(|number| format!("name {number}")).collect();
+    /// let mut sent = Vec::new();
+    /// let mut writer = Writer::flushing(256, |chunk| {
+    ///     assert!(chunk.iter().map(|piece| piece.len()).sum::<usize>() <= 256);
+    ///     chunk.iter().for_each(|piece| sent.extend_from_slice(piece));
+    ///     Ok(())
+    /// });
+    /// writer.write(&names)?;
+    /// assert_eq!(writer.finish()?, sent.len());
+    /// assert_eq!(Reader::new(&sent).read::<Vec<String>>()?, names);
+    /// # Ok::<(), egret_stream::WireError>(())
+    /// ```
     #[must_use]
     pub fn flushing(
         chunk_bytes: usize,
@@ -153,7 +180,8 @@ impl<'w> Writer<'w> {
         let mut writer = Self::new();
         writer.own.chunk = chunk_bytes.max(CHUNK_BYTES_MIN);
         writer.own.buf = vec![0; writer.own.chunk];
-        writer.sink = Some(Box::new(sink));
+        let sink = RefCell::new(sink);
+        writer.sink = Some(Rc::new(move |list: &[&[u8]]| sink.borrow_mut()(list)));
         writer
     }
 
@@ -173,6 +201,19 @@ impl<'w> Writer<'w> {
     pub fn with_stack(mut self, bytes: usize) -> Self {
         self.own.floor = Floor::below(bytes);
         self
+    }
+
+    /// Tells types that ask which connection the stream goes over. [`WireContext`] has an example.
+    #[must_use]
+    pub const fn with_context(mut self, context: &'w WireContext) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// The connection that the stream goes over, if it is known.
+    #[must_use]
+    pub const fn context(&self) -> Option<&'w WireContext> {
+        self.context
     }
 
     /// Takes the numbers of types from `names`, which belong to a connection.
@@ -223,7 +264,8 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Forgets everything written, and keeps the memory for what comes.
+    /// Forgets everything written, and keeps the memory for what comes. What was handed over to a
+    /// sink is part of the stream for ever.
     #[inline]
     pub fn clear(&mut self) {
         if self.own.rare.is_some() {
@@ -291,10 +333,32 @@ impl<'w> Writer<'w> {
     ///
     /// [`WireError::Refused`] if the sink refuses.
     pub fn flush(&mut self) -> Result<(), WireError> {
-        match self.hand_over() {
-            Ok(()) => Ok(()),
-            Err(_) => Err(self.own.rare().why.take().unwrap_or(WireError::NoLength)),
-        }
+        let done = self.hand_over();
+        done.map_err(|stop| self.why(stop))
+    }
+
+    /// Hands over what is left, and returns how many bytes the stream has.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Refused`] if the sink refuses, or why the stream was broken before.
+    pub fn finish(mut self) -> Result<usize, WireError> {
+        self.flush()?;
+        Ok(self.len())
+    }
+
+    /// Ends the stream without what was not handed over, and returns how many bytes were: if there
+    /// are any, their reader must be told that no more come.
+    ///
+    /// ```
+    /// let mut writer = egret_stream::Writer::flushing(64, |_| Ok(()));
+    /// writer.write(&[1_u8; 10])?;
+    /// assert_eq!(writer.abort(), 0, "all of it was still here");
+    /// # Ok::<(), egret_stream::WireError>(())
+    /// ```
+    #[must_use = "a reader may wait for the rest"]
+    pub fn abort(self) -> usize {
+        self.own.ahead
     }
 
     fn for_each<'s>(&'s self, mut each: impl FnMut(&'s [u8])) {
@@ -334,8 +398,9 @@ impl<'w> Writer<'w> {
     }
 
     #[cold]
-    fn undo(&mut self, mark: &Mark, _: Stop) -> WireError {
-        if !fault::stays(self.own.chunk > 0) {
+    fn undo(&mut self, mark: &Mark, stop: Stop) -> WireError {
+        let is_handed_over = self.own.chunk > 0 && self.own.ahead != mark.ahead;
+        if !fault::stays(is_handed_over) {
             self.own.at = mark.at;
             self.own.ahead = mark.ahead;
             self.pieces.truncate(mark.pieces);
@@ -344,6 +409,14 @@ impl<'w> Writer<'w> {
             names.undo();
         }
         self.own.forget_value();
+        let why = self.why(stop);
+        if is_handed_over {
+            self.own.break_off(&why);
+        }
+        why
+    }
+
+    fn why(&mut self, _: Stop) -> WireError {
         self.own.rare().why.take().unwrap_or_else(|| WireError::Custom("stopped".to_owned()))
     }
 }

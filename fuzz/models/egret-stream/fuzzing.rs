@@ -12,7 +12,10 @@ use std::time::{Duration, SystemTime};
 use egret_net::buf::Plain;
 
 pub use crate::graph::fuzzing::graphs;
-use crate::{Dynamic, FromWire, Names, Reader, Serde, Wire, WireError, Writer, dynamic, register};
+use crate::{
+    Dynamic, FromWire, Names, ReadPlan, Reader, Schema, Serde, Wire, WireError, Writer, dynamic,
+    register,
+};
 
 /// Values of several types, by the first byte.
 pub fn values(input: &[u8]) {
@@ -77,6 +80,77 @@ pub fn chunks(input: &[u8]) {
         1 => alike::<Vec<(String, Vec<Complex>, Vec<u16>)>>(bytes, &list),
         2 => alike::<Tree>(bytes, &list),
         _ => alike::<(Vec<u128>, Serde<Foreign>, [f32; 3])>(bytes, &list),
+    }
+}
+
+/// The same bytes whole, and while they arrive in pieces whose sizes the first bytes say; a stream
+/// that breaks off is an error.
+pub fn pulled(input: &[u8]) {
+    let Some((head, bytes)) = input.split_at_checked(5) else { return };
+    let (sizes, which, is_broken) = (&head[..3], head[3], head[4] % 4 == 0);
+    match which % 6 {
+        0 => arriving::<Vec<Everything>>(bytes, sizes, is_broken),
+        1 => arriving::<Vec<(String, Vec<Complex>, Vec<u16>)>>(bytes, sizes, is_broken),
+        2 => arriving::<Tree>(bytes, sizes, is_broken),
+        3 => arriving::<(Vec<u128>, Serde<Foreign>, [f32; 3])>(bytes, sizes, is_broken),
+        4 => arriving::<(BTreeMap<u16, BTreeSet<u8>>, Vec<(u8, u32)>)>(bytes, sizes, is_broken),
+        _ => arriving::<Vec<Box<dyn Shape>>>(bytes, sizes, is_broken),
+    }
+}
+
+/// Bytes of a writer whose types are what its schema says, whatever that is: a schema, the byte 0,
+/// and a value.
+pub fn schemas(input: &[u8]) {
+    let Some((&which, input)) = input.split_first() else { return };
+    let end = input.iter().position(|&byte| byte == 0).unwrap_or(input.len());
+    let (text, bytes) = (String::from_utf8_lossy(&input[..end]), input.get(end + 1..));
+    let (theirs, bytes) = (Schema::from_text(&text), bytes.unwrap_or_default());
+    match which % 5 {
+        0 => as_planned::<Vec<Everything>>(&theirs, bytes),
+        1 => as_planned::<Versioned>(&theirs, bytes),
+        2 => as_planned::<Tree>(&theirs, bytes),
+        3 => as_planned::<(Vec<Rc<Family>>, Versioned)>(&theirs, bytes),
+        _ => as_planned::<BTreeMap<u8, Vec<Kind>>>(&theirs, bytes),
+    }
+}
+
+/// What a plan reads is a value, and the same while it arrives.
+fn as_planned<T: Wire + for<'a> FromWire<'a>>(theirs: &Schema, bytes: &[u8]) {
+    let Ok(plan) = ReadPlan::of(theirs, &Schema::of::<T>()) else { return };
+    let whole = Reader::new(bytes).read_planned::<T>(&plan);
+    let mut rest = bytes;
+    let mut source = |to: &mut [u8]| {
+        let (now, later) = rest.split_at(rest.len().min(to.len()).min(5));
+        to[..now.len()].copy_from_slice(now);
+        rest = later;
+        Ok(now.len())
+    };
+    let arriving = Reader::pulling(&mut source).read_planned::<T>(&plan);
+    match (&whole, &arriving) {
+        (Ok(_), Err(WireError::Memory { .. })) => {}
+        _ => assert_eq!(whole.is_ok(), arriving.is_ok(), "{:?}, {:?}", whole.err(), arriving.err()),
+    }
+}
+
+fn arriving<T: Wire + for<'a> FromWire<'a>>(bytes: &[u8], sizes: &[u8], is_broken: bool) {
+    let mut rest = bytes;
+    let mut sizes = sizes.iter().map(|&size| usize::from(size).max(1)).cycle();
+    let mut source = |to: &mut [u8]| {
+        let count = sizes.next().unwrap_or(1).min(to.len()).min(rest.len());
+        let (now, later) = rest.split_at(count);
+        to[..count].copy_from_slice(now);
+        rest = later;
+        if is_broken && count == 0 { Err("broken".to_owned()) } else { Ok(count) }
+    };
+    let parts = Reader::pulling(&mut source).read::<T>();
+    match (Reader::new(bytes).read::<T>(), parts) {
+        (Ok(whole), Ok(parts)) => assert_eq!(written(&whole), written(&parts)),
+        // A whole stream shows beforehand what does not fit; one that arrives has memory for what
+        // has arrived, and shows first what is wrong in that.
+        (Err(WireError::End { .. } | WireError::Memory { .. }), Err(_)) => {}
+        (Ok(_), Err(WireError::Memory { .. })) => {}
+        (Err(whole), Err(parts)) => assert_eq!(kind(&whole), kind(&parts)),
+        (whole, parts) => panic!("{:?} whole, {:?} arriving", whole.err(), parts.err()),
     }
 }
 
@@ -150,6 +224,16 @@ struct Everything {
     wide: Vec<i128>,
     #[wire(skip)]
     _memory: [u64; 4],
+}
+
+/// Of which writers have other versions.
+#[derive(Wire, Debug)]
+struct Versioned {
+    #[wire(default)]
+    list: Vec<Kind>,
+    kept: u32,
+    #[wire(default)]
+    map: BTreeMap<u16, Option<Box<Versioned>>>,
 }
 
 #[derive(Wire, Debug)]
@@ -234,6 +318,34 @@ impl Shape for Nest {}
 impl Other for Dot {}
 register!(Dot as dyn Shape, Line as dyn Shape, Nest as dyn Shape, Dot as dyn Other);
 
+/// Schemas of other versions, with values.
+fn schema_seeds(tree: &Tree) -> Vec<(&'static str, Vec<u8>)> {
+    let seed = |which: u8, text: &str, value: Vec<u8>| {
+        ("schemas", [&[which], text.as_bytes(), &[0], &value].concat())
+    };
+    let versioned = "struct Versioned\n  old: shared\n    list\n      f64\n  kept: u32\n  \
+                     gone: tuple\n    0: string\n    1: set\n      enum Kind\n        Plain\n        \
+                     Other\n          at: struct Versioned again (0)\n";
+    let value = written(&(Rc::new(vec![1.0]), 7_u32, ("text", vec![0_u8])));
+    let empty = "map\n  key: u8\n  value: list\n    enum Kind\n      Deep\n        0: list\n          \
+                 enum Kind again (0)\n      Gone\n        a: array of 3\n          nothing\n";
+    let kinds = written(&BTreeMap::from([(1_u8, vec![(0_u8, vec![(0_u8, Vec::<u8>::new())])])]));
+    is_read::<Versioned>(versioned, &value);
+    is_read::<BTreeMap<u8, Vec<Kind>>>(empty, &kinds);
+    vec![
+        seed(1, versioned, value),
+        seed(4, empty, kinds),
+        seed(2, Schema::of::<Tree>().as_str(), written(tree)),
+        seed(3, Schema::of::<(Vec<Rc<Family>>, Versioned)>().as_str(), vec![0; 9]),
+    ]
+}
+
+fn is_read<T: Wire + for<'a> FromWire<'a>>(theirs: &str, bytes: &[u8]) {
+    let plan = ReadPlan::of(&Schema::from_text(theirs), &Schema::of::<T>()).expect("a version");
+    assert!(!plan.is_same());
+    Reader::new(bytes).read_planned::<T>(&plan).map(drop).expect("a value of it");
+}
+
 /// Inputs that reach deep, for the fuzzers to begin with.
 #[must_use]
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
@@ -260,6 +372,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let ring = Ring(vec![link]);
     let shapes: Vec<Box<dyn Shape>> =
         vec![Box::new(Dot(1)), Box::new(Nest(vec![Box::new(Line { from: 2, to: vec![3] })]))];
+    let sets = BTreeMap::from([(1_u16, BTreeSet::from([2_u8, 3]))]);
     let begun = |start: &[u8], bytes: Vec<u8>| [start, &bytes].concat();
     let graphs = crate::graph::fuzzing::seeds().into_iter().map(|seed| ("graphs", seed));
     let mut seeds = vec![
@@ -268,10 +381,15 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("values", begun(&[4], written(&vec![Serde(&foreign)]))),
         ("chunks", begun(&[3, 5, 7, 2], written(&tree))),
         ("chunks", begun(&[1, 8, 2, 3], written(&(vec![1_u128], Serde(&foreign), [0_f32; 3])))),
+        ("pulled", begun(&[3, 5, 7, 2, 1], written(&tree))),
+        ("pulled", begun(&[1, 8, 2, 5, 1], written(&shapes))),
+        ("pulled", begun(&[1, 8, 2, 3, 1], written(&(vec![1_u128], Serde(&foreign), [0_f32; 3])))),
+        ("pulled", begun(&[9, 9, 1, 4, 0], written(&(sets, vec![(1_u8, 2_u32); 3])))),
         ("shared", begun(&[0], written(&vec![Rc::clone(&family), family]))),
         ("shared", begun(&[1], written(&ring))),
         ("objects", begun(&[0], written(&shapes))),
     ];
+    seeds.extend(schema_seeds(&tree));
     seeds.extend(graphs);
     seeds
 }

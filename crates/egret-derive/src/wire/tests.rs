@@ -29,11 +29,13 @@ fn a_refusal_names_the_reason() {
         ("#[wire(plain)] struct S { #[wire(skip)] a: u8 }", "what is plain travels as its bytes"),
         ("#[wire(packed)] struct S;", "a type has `plain`, `check = fn`"),
         ("#[wire(check)] struct S;", "expected `=`"),
-        ("struct S { #[wire(jump)] a: u8 }", "a field has `skip`, `default = fn` and `with"),
-        ("struct S { #[wire(default)] a: u8 }", "expected `=`"),
+        ("struct S { #[wire(jump)] a: u8 }", "a field has `skip`, `skip = fn`, `default`"),
+        ("struct S { #[wire(skip, default)] a: u8 }", "a field travels in one way"),
+        ("#[wire(via = u8, check = f)] struct S;", "what travels as another type"),
+        ("#[wire(plain, via = u8)] struct S { a: u8 }", "what travels as another type"),
         ("enum E { A { #[wire(plain)] a: u8 } }", "a field has `skip`"),
-        ("struct S { #[wire(skip, with = m)] a: u8 }", "a field that does not travel"),
-        ("struct S { #[wire(with = m, default = f)] a: u8 }", "a field that does not travel"),
+        ("struct S { #[wire(skip, with = m)] a: u8 }", "a field travels in one way"),
+        ("struct S { #[wire(with = m, via = u8)] a: u8 }", "a field travels in one way"),
         ("#[wire(bound = \"T Wire\")] struct S<T>(T);", "expected `:`"),
     ];
     for (text, expected) in refusals {
@@ -107,7 +109,7 @@ fn bounds_are_those_of_the_parameters_or_what_is_said() {
 #[test]
 fn a_field_may_stay_or_travel_otherwise() {
     let text =
-        code("struct S { #[wire(skip)] a: A, #[wire(default = f)] b: B, #[wire(with = m)] c: C }");
+        code("struct S { #[wire(skip)] a: A, #[wire(skip = f)] b: B, #[wire(with = m)] c: C }");
     let (write, read) = (body(&text, "write <"), body(&text, "read ("));
     assert!(!write.contains("field_0") && !write.contains("field_1"), "{write}");
     assert!(write.contains("w . copied (| w | m :: write (& * field_2 , w)"), "{write}");
@@ -140,4 +142,25 @@ fn what_is_plain_travels_as_its_bytes() {
     for wanted in ["w . list (slice)", "r . list ()", "r . plain ()", "s :: InPlace for S"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
+}
+
+#[test]
+fn a_field_may_be_made_where_the_writer_lacks_it() {
+    let text = code("struct S { #[wire(default)] a: A, #[wire(default = f)] b: B, c: C }");
+    assert!(body(&text, "write <").contains("field_0 , w"), "it travels: {text}");
+    assert_eq!(body(&text, "describe").matches("d . defaulted ()").count(), 2);
+    let planned = body(&text, "read_planned");
+    for made in ["None => :: core :: default :: Default", "None => f ()", "r . lacks (\"c\")"] {
+        assert!(planned.contains(made), "{made}: {planned}");
+    }
+}
+
+#[test]
+fn a_type_may_travel_as_another_one() {
+    let text = code("#[wire(via = Other)] struct S { a: A }");
+    assert!(body(&text, "describe").contains("< Other as s :: Wire > :: describe (d)"), "{text}");
+    assert!(body(&text, "write <").contains("< Other as :: core :: convert :: From < & Self >>"));
+    assert!(body(&text, "read (").contains("from_via :: < Self , Other > (r)"), "{text}");
+    let text = code("struct S { #[wire(via = Other)] a: A }");
+    assert!(body(&text, "read (").contains("from_via :: < A , Other > (r)"), "{text}");
 }

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::{Invalid, WireError};
 use crate::reader::{Reader, build_arc, build_rc};
 use crate::share::SharedState;
@@ -32,6 +32,9 @@ impl<T: Wire + Copy> Wire for Cell<T> {
 impl<'a, T: FromWire<'a> + Copy> FromWire<'a> for Cell<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         T::read(r).map(Self::new)
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        T::read_planned(r, plan).map(Self::new)
     }
     fn read_fixed(run: &mut &[u8]) -> Result<Self, Invalid> {
         T::read_fixed(run).map(Self::new)
@@ -76,6 +79,9 @@ macro_rules! cells {
             fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
                 T::read(r).map(Self::new)
             }
+            fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+                T::read_planned(r, plan).map(Self::new)
+            }
             fn read_shared_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
             where
                 Self: 'static,
@@ -88,7 +94,7 @@ macro_rules! cells {
                     }
                 };
                 r.shared().set_hollow(id, Self::rc_state(&shared), unravel);
-                let value = T::read(r)?;
+                let value = r.contents::<T>()?;
                 filled(r, swap(&*shared, value).is_some()).map(|()| shared)
             }
             fn read_shared_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
@@ -103,7 +109,7 @@ macro_rules! cells {
                     }
                 };
                 r.shared().set_hollow(id, Self::arc_state(&shared), unravel);
-                let value = T::read(r)?;
+                let value = r.contents::<T>()?;
                 filled(r, swap(&*shared, value).is_some()).map(|()| shared)
             }
         }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash};
 
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::WireError;
 use crate::reader::Reader;
 use crate::wire::{FromWire, Stop, Wire, WireSize, Written};
@@ -55,15 +55,65 @@ pub(crate) fn read_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
 ) -> Result<M, Stop> {
     let len = r.length(K::SIZE.and(V::SIZE).of_element())?;
     r.nested::<(K, V), _, _>(|r| {
-        r.charge::<M>(memory(len, size_of::<(K, V)>()))?;
-        let mut map = make(len);
-        for _ in 0..len {
+        let mut room = Room::new::<(K, V), M>(r, memory, len)?;
+        let mut map = make(room.ready);
+        for done in 0..len {
+            room.for_one::<(K, V), M>(r, done)?;
             let (key, value) = r.element()?;
             if !insert(&mut map, key, value) {
                 return Err(r.fail(WireError::Duplicate));
             }
         }
         Ok(map)
+    })
+}
+
+/// Reads pairs of another version as [`read_pairs`] does.
+fn planned_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
+    r: &mut Reader<'a>,
+    plan: PlanCursor<'_>,
+    memory: fn(usize, usize) -> usize,
+    make: impl FnOnce(usize) -> M,
+    mut insert: impl FnMut(&mut M, K, V) -> bool,
+) -> Result<M, Stop> {
+    let len = r.length(1)?;
+    r.nested::<(K, V), _, _>(|r| {
+        let mut room = Room::new::<(K, V), M>(r, memory, len)?;
+        let mut map = make(room.ready);
+        for done in 0..len {
+            room.for_one::<(K, V), M>(r, done)?;
+            r.mark(plan)?;
+            let (key, value) =
+                (K::read_planned(r, plan.part(0))?, V::read_planned(r, plan.part(1))?);
+            if !insert(&mut map, key, value) {
+                return Err(r.fail(WireError::Duplicate));
+            }
+        }
+        Ok(map)
+    })
+}
+
+/// Reads elements of another version as [`read_set`] does.
+fn planned_set<'a, T: FromWire<'a>, S>(
+    r: &mut Reader<'a>,
+    plan: PlanCursor<'_>,
+    memory: fn(usize, usize) -> usize,
+    make: impl FnOnce(usize) -> S,
+    mut insert: impl FnMut(&mut S, T) -> bool,
+) -> Result<S, Stop> {
+    let len = r.length(1)?;
+    r.nested::<T, _, _>(|r| {
+        let mut room = Room::new::<T, S>(r, memory, len)?;
+        let mut set = make(room.ready);
+        for done in 0..len {
+            room.for_one::<T, S>(r, done)?;
+            r.mark(plan)?;
+            let element = T::read_planned(r, plan.part(0))?;
+            if !insert(&mut set, element) {
+                return Err(r.fail(WireError::Duplicate));
+            }
+        }
+        Ok(set)
     })
 }
 
@@ -77,9 +127,10 @@ pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
 ) -> Result<S, Stop> {
     let len = r.length(T::SIZE.of_element())?;
     r.nested::<T, _, _>(|r| {
-        r.charge::<S>(memory(len, size_of::<T>()))?;
-        let mut set = make(len);
-        for _ in 0..len {
+        let mut room = Room::new::<T, S>(r, memory, len)?;
+        let mut set = make(room.ready);
+        for done in 0..len {
+            room.for_one::<T, S>(r, done)?;
             let element = r.element()?;
             if !insert(&mut set, element) {
                 return Err(r.fail(WireError::Duplicate));
@@ -87,6 +138,37 @@ pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
         }
         Ok(set)
     })
+}
+
+/// For how many of `len` entries the memory is charged: for all of them if they have arrived.
+struct Room {
+    len: usize,
+    ready: usize,
+    memory: fn(usize, usize) -> usize,
+}
+
+impl Room {
+    #[inline]
+    fn new<T, M>(
+        r: &mut Reader<'_>,
+        memory: fn(usize, usize) -> usize,
+        len: usize,
+    ) -> Result<Self, Stop> {
+        let ready = r.batch::<T>(0, len);
+        r.charge::<M>(memory(ready, size_of::<T>()))?;
+        Ok(Self { len, ready, memory })
+    }
+
+    /// Charges that of the entries that follow, if `done` are all that were.
+    #[inline]
+    fn for_one<T, M>(&mut self, r: &mut Reader<'_>, done: usize) -> Result<(), Stop> {
+        if done < self.ready {
+            return Ok(());
+        }
+        let before = (self.memory)(self.ready, size_of::<T>());
+        self.ready += r.batch::<T>(done, self.len);
+        r.charge::<M>((self.memory)(self.ready, size_of::<T>()).saturating_sub(before))
+    }
 }
 
 /// The memory of a tree of `len` entries of a size: its nodes have room for 11, and but for the
@@ -144,6 +226,13 @@ impl<'a, K: FromWire<'a> + Ord, V: FromWire<'a>> FromWire<'a> for BTreeMap<K, V>
             |map, key, value| map.insert(key, value).is_none(),
         )
     }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        if plan.is_same() {
+            return Self::read(r);
+        }
+        let insert = |map: &mut Self, key, value| map.insert(key, value).is_none();
+        planned_pairs(r, plan, tree_bytes, |_| Self::new(), insert)
+    }
 }
 
 impl<K: Wire, V: Wire, S> Wire for HashMap<K, V, S> {
@@ -166,6 +255,14 @@ where
         let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
         read_pairs(r, table_bytes, make, |map, key, value| map.insert(key, value).is_none())
     }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        if plan.is_same() {
+            return Self::read(r);
+        }
+        let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
+        let insert = |map: &mut Self, key, value| map.insert(key, value).is_none();
+        planned_pairs(r, plan, table_bytes, make, insert)
+    }
 }
 
 impl<T: Wire> Wire for BTreeSet<T> {
@@ -184,6 +281,12 @@ impl<T: Wire> Wire for BTreeSet<T> {
 impl<'a, T: FromWire<'a> + Ord> FromWire<'a> for BTreeSet<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         read_set(r, tree_bytes, |_| Self::new(), Self::insert)
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        match plan.is_same() {
+            true => Self::read(r),
+            false => planned_set(r, plan, tree_bytes, |_| Self::new(), Self::insert),
+        }
     }
 }
 
@@ -205,6 +308,13 @@ where
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
         read_set(r, table_bytes, make, Self::insert)
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        if plan.is_same() {
+            return Self::read(r);
+        }
+        let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
+        planned_set(r, plan, table_bytes, make, Self::insert)
     }
 }
 

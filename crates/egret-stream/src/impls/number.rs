@@ -7,7 +7,7 @@ use std::sync::Arc;
 use egret_net::vi::Segment;
 
 use super::{pick, put, through};
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::Invalid;
 use crate::reader::{Reader, ShortReader};
 use crate::wire::{Bulk, FromWire, Stop, Wire, WireSize, Written};
@@ -155,6 +155,9 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for Wrapping<T> {
     #[inline]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         T::read(r).map(Wrapping)
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        T::read_planned(r, plan).map(Wrapping)
     }
     #[inline]
     fn read_fixed(run: &mut &[u8]) -> Result<Self, Invalid> {

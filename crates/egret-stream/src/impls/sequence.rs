@@ -10,7 +10,7 @@ use std::sync::Arc;
 use egret_net::buf::{Held, Shared, Typed};
 use egret_net::vi::Segment;
 
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::Invalid;
 use crate::reader::{Reader, ShortReader};
 use crate::share::SharedState;
@@ -64,6 +64,12 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for Vec<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         T::read_list(r)
     }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        match plan.is_same() {
+            true => T::read_list(r),
+            false => r.planned_list(plan),
+        }
+    }
     #[inline(always)]
     fn read_short(rest: &mut ShortReader<'a>) -> Option<Self> {
         T::read_short_list(rest)
@@ -95,6 +101,12 @@ impl<'a: 'b, 'b, T: FromWire<'a> + Clone + 'a> FromWire<'a> for Cow<'b, [T]> {
     #[inline]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         T::read_cow(r)
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        match plan.is_same() {
+            true => T::read_cow(r),
+            false => r.planned_list(plan).map(Cow::Owned),
+        }
     }
 }
 
@@ -151,6 +163,9 @@ impl<'a, T: Boxed<'a> + ?Sized> FromWire<'a> for Box<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         T::read_box(r)
     }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        T::read_box_planned(r, plan)
+    }
 }
 
 impl<'a, T: FromWire<'a>> Boxed<'a> for T {
@@ -158,6 +173,10 @@ impl<'a, T: FromWire<'a>> Boxed<'a> for T {
     fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
         r.charge::<T>(size_of::<T>())?;
         r.nested::<T, _, _>(|r| T::read(r).map(Box::new))
+    }
+    fn read_box_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Box<Self>, Stop> {
+        r.charge::<T>(size_of::<T>())?;
+        r.nested::<T, _, _>(|r| T::read_planned(r, plan).map(Box::new))
     }
     fn read_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
     where
@@ -192,11 +211,14 @@ impl<'a, T: FromWire<'a>> Boxed<'a> for [T] {
     fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
         Vec::read(r).map(Vec::into_boxed_slice)
     }
+    fn read_box_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Box<Self>, Stop> {
+        Vec::read_planned(r, plan).map(Vec::into_boxed_slice)
+    }
     fn read_rc(r: &mut Reader<'a>, _: usize) -> Result<Rc<Self>, Stop>
     where
         Self: 'static,
     {
-        let elements: Vec<T> = Vec::read(r)?;
+        let elements: Vec<T> = r.contents()?;
         r.charge::<Self>(size_of_val(&elements[..]))?;
         Ok(elements.into())
     }
@@ -204,7 +226,7 @@ impl<'a, T: FromWire<'a>> Boxed<'a> for [T] {
     where
         Self: 'static,
     {
-        let elements: Vec<T> = Vec::read(r)?;
+        let elements: Vec<T> = r.contents()?;
         r.charge::<Self>(size_of_val(&elements[..]))?;
         Ok(elements.into())
     }
@@ -243,6 +265,16 @@ impl<'a, T: FromWire<'a>, const N: usize> FromWire<'a> for [T; N] {
         }
         Ok(slots.map(|slot| slot.expect("every slot was filled")))
     }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        if plan.is_same() {
+            return Self::read(r);
+        }
+        let mut slots = [const { None::<T> }; N];
+        for slot in &mut slots {
+            *slot = Some(T::read_planned(r, plan.part(0))?);
+        }
+        Ok(slots.map(|slot| slot.expect("every slot was filled")))
+    }
     #[inline(always)]
     fn read_fixed(run: &mut &[u8]) -> Result<Self, Invalid> {
         T::read_fixed_array(run)
@@ -269,6 +301,12 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for VecDeque<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         let len = r.length(T::SIZE.of_element())?;
         r.nested::<Self, _, _>(|r| r.elements(len).map(Self::from))
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        match plan.is_same() {
+            true => Self::read(r),
+            false => r.planned_list(plan).map(Self::from),
+        }
     }
 }
 

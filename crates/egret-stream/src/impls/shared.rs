@@ -3,7 +3,7 @@
 
 use std::any::type_name;
 
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::WireError;
 use crate::reader::Reader;
 use crate::share::SharedProgress;
@@ -62,6 +62,27 @@ macro_rules! shared {
                 Ok(shared)
             }
 
+            /// A value that was met.
+            #[inline]
+            fn again<'a, T: Boxed<'a> + ?Sized + 'static>(
+                r: &mut Reader<'a>,
+                number: u32,
+            ) -> Result<$shared<T>, Stop> {
+                let found = r.shared().strong(number - 1, type_name::<T>(), T::$of);
+                found.map_err(|why| r.fail(why))
+            }
+
+            /// A weak reference to a value that was met.
+            fn weak_again<'a, T: Boxed<'a> + 'static>(
+                r: &mut Reader<'a>,
+                number: u32,
+            ) -> Result<Weak<T>, Stop> {
+                let weak = r.shared().weak(number - 1, type_name::<T>(), |state| {
+                    T::$of(state).as_ref().map($shared::downgrade)
+                });
+                weak.map_err(|why| r.fail(why))
+            }
+
             impl<T: Wire + ?Sized> Wire for $shared<T> {
                 const SIZE: WireSize = WireSize::at_least(4);
                 fn describe(d: &mut Describe) {
@@ -76,15 +97,32 @@ macro_rules! shared {
                 $($give)?
             }
 
+            /// Reads as `plan` says if the value is met first.
+            fn planned<'a, T: ?Sized, R>(
+                r: &mut Reader<'a>,
+                plan: PlanCursor<'_>,
+                read: impl FnOnce(&mut Reader<'a>) -> Result<R, Stop>,
+            ) -> Result<R, Stop> {
+                if !plan.is_same() {
+                    r.plan_contents(plan.part(0));
+                }
+                let read = read(r)?;
+                r.contents_are_read::<T>()?;
+                Ok(read)
+            }
+
             impl<'a, T: Boxed<'a> + ?Sized + 'static> FromWire<'a> for $shared<T> {
+                fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+                    match u32::from_le_bytes(r.array()?) {
+                        NEW => planned::<T, _>(r, plan, first),
+                        number => again(r, number),
+                    }
+                }
                 #[inline]
                 fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
                     match u32::from_le_bytes(r.array()?) {
                         NEW => first(r),
-                        number => {
-                            let found = r.shared().strong(number - 1, type_name::<T>(), T::$of);
-                            found.map_err(|why| r.fail(why))
-                        }
+                        number => again(r, number),
                     }
                 }
             }
@@ -113,16 +151,20 @@ macro_rules! shared {
 
             impl<'a, T: FromWire<'a> + 'static> FromWire<'a> for Weak<T> {
                 fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-                    let number = match u32::from_le_bytes(r.array()?) {
-                        DEAD => return Ok(Self::new()),
-                        NEW => return first(r).map(|shared| $shared::downgrade(&shared)),
-                        number => number - 1,
-                    };
-                    let name = type_name::<T>();
-                    let weak = r.shared().weak(number, name, |state| {
-                        T::$of(state).as_ref().map($shared::downgrade)
-                    });
-                    weak.map_err(|why| r.fail(why))
+                    match u32::from_le_bytes(r.array()?) {
+                        DEAD => Ok(Self::new()),
+                        NEW => first(r).map(|shared| $shared::downgrade(&shared)),
+                        number => weak_again(r, number),
+                    }
+                }
+                fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+                    match u32::from_le_bytes(r.array()?) {
+                        DEAD => Ok(Self::new()),
+                        NEW => planned::<T, _>(r, plan, |r| {
+                            first(r).map(|shared| $shared::downgrade(&shared))
+                        }),
+                        number => weak_again(r, number),
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use crate::describe::Describe;
+use crate::describe::{Describe, PlanCursor};
 use crate::error::Invalid;
 use crate::reader::Reader;
 use crate::wire::{FromWire, Stop, Wire, WireSize, Written};
@@ -42,6 +42,12 @@ macro_rules! tuples {
                     return r.fixed();
                 }
                 Ok(($($name::read(r)?,)*))
+            }
+            fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+                if plan.is_same() {
+                    return Self::read(r);
+                }
+                Ok(($($name::read_planned(r, plan.part($at))?,)*))
             }
             #[inline(always)]
             fn read_fixed(_run: &mut &[u8]) -> Result<Self, Invalid> {
@@ -106,6 +112,16 @@ impl<'a, T: FromWire<'a>> FromWire<'a> for Option<T> {
             _ => Err(r.fail(Invalid::new("option"))),
         }
     }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        if plan.is_same() {
+            return Self::read(r);
+        }
+        match r.array()? {
+            [0] => Ok(None),
+            [1] => T::read_planned(r, plan.part(0)).map(Some),
+            _ => Err(r.fail(Invalid::new("option"))),
+        }
+    }
 }
 
 impl<T: Wire, E: Wire> Wire for Result<T, E> {
@@ -147,6 +163,16 @@ impl<'a, T: FromWire<'a>, E: FromWire<'a>> FromWire<'a> for Result<T, E> {
         match r.array()? {
             [0] => T::read(r).map(Ok),
             [1] => E::read(r).map(Err),
+            _ => Err(r.fail(Invalid::new("result"))),
+        }
+    }
+    fn read_planned(r: &mut Reader<'a>, plan: PlanCursor<'_>) -> Result<Self, Stop> {
+        if plan.is_same() {
+            return Self::read(r);
+        }
+        match r.array()? {
+            [0] => T::read_planned(r, plan.part(0)).map(Ok),
+            [1] => E::read_planned(r, plan.part(1)).map(Err),
             _ => Err(r.fail(Invalid::new("result"))),
         }
     }

@@ -17,33 +17,35 @@ pub const MEMORY_FACTOR: usize = 64;
 /// What is left of the memory that a reader may take.
 pub(super) struct MemoryBudget {
     left: usize,
-    /// What there was in the beginning; `None` until [`MEMORY_BYTES`] are used up and the length
-    /// of the stream counts.
-    total: Option<usize>,
+    /// What there was, with what was added.
+    total: usize,
+    /// For how many bytes of the stream something was added; [`GIVEN`] if nothing ever is.
+    counted: usize,
 }
 
 impl MemoryBudget {
     pub(super) const fn new() -> Self {
-        Self { left: MEMORY_BYTES, total: None }
+        Self { left: MEMORY_BYTES, total: MEMORY_BYTES, counted: 0 }
     }
 
     pub(super) const fn of(bytes: usize) -> Self {
-        Self { left: bytes, total: Some(bytes) }
+        Self { left: bytes, total: bytes, counted: GIVEN }
     }
 
     fn lacks(&self, bytes: usize) -> bool {
         bytes > self.left && !planted(Fault::TrustedLength)
     }
 
-    /// Adds what there is for a stream of that many bytes, once.
-    fn extend(&mut self, stream: usize) -> usize {
-        let more = stream.saturating_mul(MEMORY_FACTOR);
-        *self.total.get_or_insert_with(|| {
-            self.left = self.left.saturating_add(more);
-            MEMORY_BYTES.saturating_add(more)
-        })
+    /// Adds what there is for a stream of that many bytes, as far as they are known.
+    fn extend(&mut self, stream: usize) {
+        let more = stream.saturating_sub(self.counted).saturating_mul(MEMORY_FACTOR);
+        self.left = self.left.saturating_add(more);
+        self.total = self.total.saturating_add(more);
+        self.counted = self.counted.max(stream);
     }
 }
+
+const GIVEN: usize = usize::MAX;
 
 impl Reader<'_> {
     /// Takes `bytes` from what the reader has for owned values, before memory is allocated for a
@@ -67,9 +69,9 @@ impl Reader<'_> {
     #[cold]
     #[inline(never)]
     fn charge_stream(&mut self, bytes: usize, name: fn() -> &'static str) -> Result<(), Stop> {
-        let stream = self.rest.end + self.rare.as_ref().map_or(0, |rare| rare.more_bytes);
-        let budget = self.budget.extend(stream);
-        let left = self.budget.left;
+        let stream = self.rest.end + self.rare.as_ref().map_or(0, |rare| rare.left());
+        self.budget.extend(stream);
+        let (left, budget) = (self.budget.left, self.budget.total);
         if self.budget.lacks(bytes) {
             return Err(self.fail(WireError::Memory { name: name(), needed: bytes, left, budget }));
         }

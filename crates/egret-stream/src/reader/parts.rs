@@ -39,7 +39,10 @@ impl<'a> Reader<'a> {
     #[inline(never)]
     pub(super) fn array_split<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
         let mut array = [0; N];
-        array.copy_from_slice(self.run_split(N)?);
+        array.copy_from_slice(match self.is_pulling() {
+            true => self.run_pulled(N)?,
+            false => self.run_split(N)?,
+        });
         Ok(array)
     }
 
@@ -57,10 +60,13 @@ impl<'a> Reader<'a> {
         self.run_split(bytes)
     }
 
-    /// A run over the end of a chunk, put together.
+    /// A run over the end of a chunk, put together, or one that is waited for.
     #[cold]
     #[inline(never)]
     pub(super) fn run_split(&mut self, bytes: usize) -> Result<&[u8], Stop> {
+        if self.is_pulling() {
+            return self.run_pulled(bytes);
+        }
         self.has(bytes)?;
         let mut joined = std::mem::take(&mut self.rare().joined);
         joined.clear();
@@ -89,11 +95,11 @@ impl<'a> Reader<'a> {
         part
     }
 
-    /// Fails unless `bytes` are left.
+    /// Fails unless `bytes` are left, or may still arrive.
     #[inline]
     pub(super) fn has(&mut self, bytes: usize) -> Result<(), Stop> {
         let left = self.left();
-        if bytes <= left {
+        if bytes <= left || !self.is_short_of(bytes) {
             return Ok(());
         }
         Err(self.fail(WireError::End { needed: bytes, left }))
@@ -240,7 +246,7 @@ impl<'a> Reader<'a> {
         if let Some(Ok(elements)) = whole.map(bytemuck::try_cast_slice) {
             return Ok(Ok(elements));
         }
-        Ok(Err(self.copied(len, whole)))
+        self.copied(len, whole).map(Err)
     }
 
     /// `len` elements, owned.
@@ -268,15 +274,30 @@ impl<'a> Reader<'a> {
         Ok(bytemuck::pod_read_unaligned(run))
     }
 
-    /// A copy of `len` elements that do not lie together or are not aligned; they
-    /// are there.
+    /// A copy of `len` elements that do not lie together or are not aligned; they are there, or
+    /// waited for.
     #[cold]
-    pub(super) fn copied<T: Bulk>(&mut self, len: usize, whole: Option<&[u8]>) -> Vec<T> {
+    pub(super) fn copied<T: Bulk>(
+        &mut self,
+        len: usize,
+        whole: Option<&[u8]>,
+    ) -> Result<Vec<T>, Stop> {
+        if whole.is_none() && self.is_pulling() {
+            return self.bulk_pulled(len);
+        }
         let mut elements = vec![T::zeroed(); len];
-        let mut to: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
-        if let Some(bytes) = whole {
-            to.copy_from_slice(bytes);
-            return elements;
+        let to: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+        match whole {
+            Some(bytes) => to.copy_from_slice(bytes),
+            None => self.fill(to)?,
+        }
+        Ok(elements)
+    }
+
+    /// Fills `to` with the next bytes.
+    pub(super) fn fill(&mut self, mut to: &mut [u8]) -> Result<(), Stop> {
+        if self.is_pulling() {
+            return self.fill_pulled(to);
         }
         while !to.is_empty() {
             let part = self.part(to.len());
@@ -285,7 +306,7 @@ impl<'a> Reader<'a> {
             head.copy_from_slice(part);
             to = rest;
         }
-        elements
+        Ok(())
     }
 
     /// Passes the zeros before an element of `T`, if there is one.
@@ -306,28 +327,47 @@ impl<'a> Reader<'a> {
     /// The reader knows why.
     #[inline]
     pub fn elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
-        self.charge::<[T]>(len.saturating_mul(size_of::<T>()))?;
-        if const { T::SIZE.is_fixed && T::SIZE.min > 0 } {
-            return self.fixed_elements(len);
+        let mut ready = self.batch::<T>(0, len);
+        self.charge::<[T]>(ready.saturating_mul(size_of::<T>()))?;
+        let mut elements = Vec::with_capacity(ready);
+        loop {
+            if const { T::SIZE.is_fixed && T::SIZE.min > 0 } {
+                self.fixed_elements(&mut elements, ready)?;
+            } else {
+                for _ in elements.len()..ready {
+                    elements.push(self.element()?);
+                }
+            }
+            if ready == len {
+                return Ok(elements);
+            }
+            let more = self.batch::<T>(ready, len);
+            self.charge::<[T]>(more.saturating_mul(size_of::<T>()))?;
+            elements.reserve_exact(more);
+            ready += more;
         }
-        let mut elements = Vec::with_capacity(len);
-        for _ in 0..len {
-            elements.push(self.element()?);
-        }
-        Ok(elements)
     }
 
-    /// The same; their memory is charged.
-    fn fixed_elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
-        let mut elements = Vec::with_capacity(len);
-        let mut run = self.run(len.saturating_mul(T::SIZE.min))?;
-        for _ in 0..len {
-            match T::read_fixed(&mut run) {
-                Ok(element) => elements.push(element),
-                Err(invalid) => return Err(self.fail(invalid)),
+    /// Reads elements until there are `len`. Those that do not lie together are put together few at
+    /// a time.
+    fn fixed_elements<T: FromWire<'a>>(
+        &mut self,
+        elements: &mut Vec<T>,
+        len: usize,
+    ) -> Result<(), Stop> {
+        while elements.len() < len {
+            let left = len - elements.len();
+            let together = self.rest.bytes.len() / T::SIZE.min;
+            let now = if left <= together { left } else { left.min(per_run(T::SIZE.min)) };
+            let mut run = self.run(now * T::SIZE.min)?;
+            for _ in 0..now {
+                match T::read_fixed(&mut run) {
+                    Ok(element) => elements.push(element),
+                    Err(invalid) => return Err(self.fail(invalid)),
+                }
             }
         }
-        Ok(elements)
+        Ok(())
     }
 
     /// Reads one element of a sequence.
@@ -373,3 +413,11 @@ impl<'a> Reader<'a> {
         self.rare.get_or_insert_default()
     }
 }
+
+/// How many elements of so many bytes are put together at a time.
+const fn per_run(bytes: usize) -> usize {
+    let count = RUN_BYTES / bytes;
+    if count == 0 { 1 } else { count }
+}
+
+const RUN_BYTES: usize = 16 << 10;

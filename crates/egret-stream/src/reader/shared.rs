@@ -18,11 +18,11 @@ macro_rules! build {
             id: usize,
         ) -> Result<$module::$shared<T>, Stop> {
             if cfg!(panic = "abort") {
-                return T::read(r).map($module::$shared::new);
+                return r.contents::<T>().map($module::$shared::new);
             }
             let read = |weak: &$module::Weak<T>| {
                 r.shared().set_weak(id, Box::new(weak.clone()));
-                T::read(r).unwrap_or_else(|stop| resume_unwind(Box::new(stop)))
+                r.contents::<T>().unwrap_or_else(|stop| resume_unwind(Box::new(stop)))
             };
             let built = catch_unwind(AssertUnwindSafe(|| $module::$shared::new_cyclic(read)));
             built.map_err(|other| match other.downcast::<Stop>() {

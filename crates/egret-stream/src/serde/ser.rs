@@ -18,8 +18,7 @@ impl<'s, 'w> Ser<'s, 'w> {
 
     fn copy(self, bytes: &[u8]) -> SerdeResult {
         self.0.length(bytes.len())?;
-        self.0.claim(bytes.len())?.copy_from_slice(bytes);
-        Ok(())
+        Ok(self.0.copy(bytes)?)
     }
 
     fn inner<T: Serialize + ?Sized>(self, value: &T) -> SerdeResult {

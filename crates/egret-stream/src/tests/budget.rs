@@ -15,7 +15,7 @@ use crate::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, Reader, Serde, Span, Wire, Wi
 type Large = Option<[u64; 128]>;
 
 /// A million times nothing, which would be a gigabyte.
-fn zeros() -> Vec<u8> {
+pub(super) fn zeros() -> Vec<u8> {
     [&1_000_000_u32.to_le_bytes()[..], &[0; 1_000_000]].concat()
 }
 

@@ -65,7 +65,7 @@ struct Settings {
     kept: u32,
     #[wire(skip)]
     skipped: Vec<u8>,
-    #[wire(default = seven)]
+    #[wire(skip = seven)]
     made: u32,
     #[wire(with = doubled)]
     twice: u32,

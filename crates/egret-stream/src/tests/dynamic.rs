@@ -231,3 +231,93 @@ fn a_value_that_does_not_fit_explains_nothing() {
     let read: Vec<Box<dyn Shape>> = Reader::new(buf.bytes()).read_last().unwrap();
     assert_eq!(areas(&read), [1]);
 }
+
+fn area(names: &mut Names, message: &[u8]) -> Result<Vec<u32>, WireError> {
+    receive(names, message).map(|shapes| areas(&shapes))
+}
+
+#[test]
+fn in_order_the_first_message_explains() {
+    let (mut here, mut there) = (Names::in_order(), Names::in_order());
+    let (news, first) = send(&mut here, &shapes());
+    let (_, second) = send(&mut here, &shapes());
+    assert!(news.is_none(), "the message has it");
+    assert!(first.len() > second.len() + 3 * 60, "three names and structures");
+    assert_eq!(area(&mut there, &second), Err(WireError::NoSuchType(0)), "it came first");
+    assert_eq!(area(&mut there, &first).unwrap(), [1, 14, 13]);
+    assert_eq!(area(&mut there, &second).unwrap(), [1, 14, 13]);
+
+    // A receiver that comes later, and one that missed a message.
+    for mut late in [Names::in_order(), Names::new()] {
+        late.learn(&here.table()).unwrap();
+        assert_eq!(area(&mut late, &second).unwrap(), [1, 14, 13]);
+    }
+}
+
+#[test]
+fn in_order_a_value_that_was_not_written_explains_nothing() {
+    let cell = std::cell::RefCell::new(1_u8);
+    let borrowed = cell.borrow_mut();
+    let value = (shapes(), &cell);
+    let one: Vec<Box<dyn Shape>> = vec![Box::new(Square(1))];
+    let (mut here, mut there) = (Names::in_order(), Names::in_order());
+    let mut writer = Writer::new().with_names(here);
+    assert!(writer.write(&value).is_err());
+    writer.write(&one).unwrap();
+    writer.clear();
+    assert_eq!(writer.take_names().map(|names| names.len()), Some(0), "none of it is sent");
+    here = Names::in_order();
+    let mut writer = Writer::new().with_names(here);
+    assert!(writer.write(&value).is_err());
+    writer.write(&one).unwrap();
+    assert_eq!(area(&mut there, &writer.to_vec()).unwrap(), [1]);
+    drop(borrowed);
+
+    // What a flushing writer handed over of a value that failed may explain a number otherwise.
+    let (_, first) = send(&mut Names::in_order(), &vec![Box::new(Cat(1)), Box::new(Square(2))]);
+    assert!(area(&mut there, &first).is_err(), "a cat is no shape");
+    let (_, again) = send(&mut Names::in_order(), &vec![Box::new(Square(3))]);
+    assert_eq!(area(&mut there, &again).unwrap(), [9]);
+}
+
+/// Sends until the other side has said that it knows, over a connection that loses and overtakes.
+pub(super) fn numbers_stand_alone_once_acknowledged() {
+    let square = || -> Vec<Box<dyn Shape>> { vec![Box::new(Square(2)), Box::new(Square(3))] };
+    let (mut here, mut there) = (Names::until_acknowledged(), Names::until_acknowledged());
+    let (_, lost) = send(&mut here, &vec![Box::new(Box2 { width: 1, heights: vec![1] })]);
+    let (_, first) = send(&mut here, &square());
+    let (_, second) = send(&mut here, &square());
+    assert_eq!(first, second, "each can be read by itself");
+    assert_eq!(area(&mut there, &second).unwrap(), [4, 9], "the second type, and never the first");
+    assert_eq!(area(&mut there, &first).unwrap(), [4, 9]);
+    let count = here.len();
+    here.acknowledge(count);
+    let (_, bare) = send(&mut here, &square());
+    assert_eq!(bare.len(), 4 + 2 * (4 + 4));
+    assert_eq!(area(&mut there, &bare).unwrap(), [4, 9]);
+    assert_eq!(area(&mut there, &lost).unwrap(), [1], "late");
+}
+
+#[test]
+fn a_connection_that_loses_messages_has_names_in_each() {
+    numbers_stand_alone_once_acknowledged();
+    let hostile = [&[1, 0, 0, 0][..], &u32::MAX.to_le_bytes(), &[0; 100]].concat();
+    let error = area(&mut Names::until_acknowledged(), &hostile).unwrap_err();
+    assert_eq!(error.to_string(), "names of too many types");
+}
+
+/// As `Square` was: its side as a name, and a note.
+#[test]
+fn an_object_of_another_version_is_read_by_a_plan() {
+    let name = std::any::type_name::<Square>();
+    let schema = "struct Square\n  note: string\n  0: u32\n";
+    let table: Vec<(u32, u64, &str, &str)> = vec![(0, 1, name, schema)];
+    let mut there = Names::in_order();
+    there.learn(&bytes_of(&table)).unwrap();
+    let message = bytes_of(&vec![(0_u32, "old", 5_u32), (0, "older", 6)]);
+    assert_eq!(area(&mut there, &message).unwrap(), [25, 36]);
+    let shared = bytes_of(&(0_u32, 0_u32, "old", 5_u32, 1_u32));
+    let read: (Rc<dyn Shape>, Rc<dyn Shape>) =
+        Reader::new(&shared).with_names(there).read_last().unwrap();
+    assert!(Rc::ptr_eq(&read.0, &read.1) && read.0.area() == 25);
+}

@@ -10,9 +10,10 @@ use super::bytes_of;
 use crate::{FromWire, Reader, STACK_BYTES, Serde, Wire, WireError, Writer};
 
 /// A length that promises more than there is.
-const HUGE: [u8; 16] = [255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+pub(super) const HUGE: [u8; 16] = [255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// The same in eight bytes.
-const LONGER: [u8; 16] = [255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 127, 0, 0, 0, 0];
+pub(super) const LONGER: [u8; 16] =
+    [255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 127, 0, 0, 0, 0];
 
 fn refuses<T: for<'a> FromWire<'a> + Debug>(bytes: &[u8]) {
     let error = Reader::new(bytes).read::<T>().unwrap_err();

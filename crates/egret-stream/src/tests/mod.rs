@@ -2,6 +2,7 @@
 //! planted faults.
 
 mod budget;
+mod context;
 mod depth;
 mod derive;
 mod dynamic;
@@ -9,8 +10,10 @@ mod golden;
 mod hostile;
 mod planted;
 mod property;
+mod pulling;
 mod seeded;
 mod shared;
+mod versions;
 mod writing;
 
 use std::fmt::Debug;
@@ -73,11 +76,40 @@ pub(crate) fn at_every_split<'a, T: FromWire<'a>>(
     for size in [1, 3, 8] {
         check(Reader::chunks(leak(bytes.chunks(size).collect())).read_last());
     }
+    for size in [1, 7, 100, usize::MAX] {
+        check(pulled(bytes, size).read_last());
+    }
     let step = (bytes.len() / 200).max(1);
+    for at in (0..=bytes.len()).step_by(4 * step) {
+        check(pulled_in(bytes, vec![at, usize::MAX]).read_last());
+    }
     for at in (0..=bytes.len()).step_by(step) {
         let (head, rest) = bytes.split_at(at);
         check(Reader::chunks(leak(vec![head, &[], rest])).read_last());
     }
+}
+
+/// Reads `bytes` out of a source that gives `size` at a time.
+pub(crate) fn pulled(bytes: &[u8], size: usize) -> Reader<'_> {
+    pulled_in(bytes, vec![size])
+}
+
+/// Reads `bytes` out of a source that gives as many as `sizes` say, the last of them again and
+/// again.
+fn pulled_in(mut bytes: &[u8], sizes: Vec<usize>) -> Reader<'_> {
+    let mut sizes = sizes.into_iter().filter(|&size| size > 0).peekable();
+    let mut size = usize::MAX;
+    let mut left = 0;
+    Reader::pulling(Box::leak(Box::new(move |to: &mut [u8]| {
+        if left == 0 {
+            size = sizes.next().unwrap_or(size);
+            left = size;
+        }
+        let max = to.len().min(left);
+        let count = std::io::Read::read(&mut bytes, &mut to[..max]).unwrap();
+        left -= count;
+        Ok(count)
+    })))
 }
 
 /// Writes and reads `value` in every way, and truncated at every place.
@@ -91,6 +123,8 @@ where
     for len in (0..bytes.len()).step_by(step) {
         let read = Reader::new(&bytes[..len]).read::<T>();
         assert!(read.is_err(), "{value:?} out of {len} bytes of {}", bytes.len());
+        let read = pulled(&bytes[..len], 9).read::<T>();
+        assert!(matches!(read, Err(WireError::End { .. })), "{value:?} out of {len}: {read:?}");
     }
     let owned: T = Reader::new(&bytes).read_last().unwrap();
     let mut giving = Writer::new().in_place_from(8);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::derive::Complex;
-use super::{at_every_split, budget, bytes_of, dynamic, there_and_back};
+use super::{at_every_split, budget, bytes_of, dynamic, pulling, there_and_back, versions};
 use crate::fault::{Fault, caught};
 use crate::{Reader, Schema, Wire, WireError};
 
@@ -71,13 +71,20 @@ fn names_count() {
 #[test]
 fn every_planted_fault_is_caught() {
     // What else is planted, `HalfWritten` and `Leaked`, stands beside its checks.
-    let checks: [(Fault, fn()); 8] = [
+    let checks: [(Fault, fn()); 15] = [
         (Fault::NoPadding, in_place_is_aligned),
         (Fault::TrustedLength, budget::memory_is_bounded),
+        (Fault::TrustedLength, pulling::no_length_is_believed),
+        (Fault::FilledUp, pulling::short_pulls_are_waited_for),
         (Fault::LostAtSplit, splits_lose_nothing),
+        (Fault::LostAtSplit, pulling::short_pulls_are_waited_for),
         (Fault::Bottomless, depth_is_bounded),
         (Fault::Unshared, sharing_keeps_its_shape),
         (Fault::AnyStructure, dynamic::another_structure_is_refused),
+        (Fault::AnyStructure, versions::types_are_compared),
+        (Fault::TooBare, dynamic::numbers_stand_alone_once_acknowledged),
+        (Fault::MadeUp, versions::fields_are_not_made_up),
+        (Fault::SkippedShort, versions::texts_are_skipped),
         (Fault::Unchecked, checks_run),
         (Fault::Nameless, names_count),
     ];

@@ -14,6 +14,7 @@ use proptest::collection::{btree_map, btree_set, vec, vec_deque};
 use proptest::prelude::*;
 
 use super::derive::{Complex, Node};
+use super::versions::is_skipped;
 use super::{at_every_split, bytes_of, there_and_back};
 use crate::{Serde, Wire};
 
@@ -158,6 +159,23 @@ proptest! {
     #[test]
     fn the_rest_of_the_library_comes_back(value in rest()) {
         there_and_back(&value);
+    }
+
+    /// Whatever a field is, a program that does not know it reads what comes behind.
+    #[test]
+    fn unknown_fields_are_skipped(
+        value in value(), node in node(), containers in containers(), rest in rest(),
+        complex in vec((-1.0..1.0, -1.0..1.0), 0..5),
+    ) {
+        let complex: Vec<Complex> =
+            complex.into_iter().map(|(re, im)| Complex { re, im }).collect();
+        let one = complex.first().copied();
+        is_skipped((value.clone(), one));
+        is_skipped(node);
+        is_skipped((containers, complex));
+        is_skipped(rest);
+        let shared = Rc::new(value);
+        is_skipped((Rc::downgrade(&shared), vec![Rc::clone(&shared), shared], vec![(); 3]));
     }
 
     /// Who shares with whom is the same on both sides.

@@ -38,11 +38,13 @@ fn bend(input: &mut Vec<u8>, random: &mut SplitMix64) {
 
 #[test]
 fn whatever_the_bytes_nothing_breaks() {
-    let entrances: [(&str, Entrance); 5] = [
+    let entrances: [(&str, Entrance); 7] = [
         ("values", fuzzing::values),
         ("shared", fuzzing::shared),
         ("objects", fuzzing::objects),
         ("chunks", fuzzing::chunks),
+        ("pulled", fuzzing::pulled),
+        ("schemas", fuzzing::schemas),
         ("graphs", fuzzing::graphs),
     ];
     let runs = entrances

@@ -27,15 +27,17 @@ impl<'w> Writer<'w> {
     pub fn copied<'s, R>(
         &mut self,
         work: impl FnOnce(&mut Writer<'s>) -> Result<R, Stop>,
-    ) -> Result<R, Stop> {
+    ) -> Result<R, Stop>
+    where
+        'w: 's,
+    {
         let own = std::mem::replace(&mut self.own, WriterBuffer::nothing());
-        let chunk = own.chunk;
         let mut short = Writer::of(own, usize::MAX);
-        short.own.chunk = 0;
+        short.sink.clone_from(&self.sink);
+        short.context = self.context;
         let done = work(&mut short);
         debug_assert!(short.pieces.is_empty(), "everything was copied");
         self.own = short.own;
-        self.own.chunk = chunk;
         done
     }
 
@@ -144,6 +146,22 @@ impl<'w> Writer<'w> {
         if bytes.len() >= self.threshold {
             return self.leave(PieceMemory::Lent(bytes));
         }
+        self.copy(bytes)
+    }
+
+    /// Writes a copy of bytes, however many.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    pub fn copy(&mut self, bytes: &[u8]) -> Written {
+        if self.own.chunk > 0 && !self.own.fits(bytes.len()) {
+            return bytes.chunks(self.own.chunk).try_for_each(|part| {
+                self.claim(part.len())?.copy_from_slice(part);
+                Ok(())
+            });
+        }
         self.claim(bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
@@ -208,8 +226,15 @@ impl<'w> Writer<'w> {
     #[inline]
     pub fn elements<T: Wire>(&mut self, slice: &'w [T]) -> Written {
         if const { T::SIZE.is_fixed && T::SIZE.min > 0 } {
-            let mut run = self.claim(slice.len() * T::SIZE.min)?;
-            slice.iter().for_each(|element| element.write_fixed(&mut run));
+            // No more at a time than a chunk has room for.
+            let now = match self.own.chunk {
+                0 => slice.len(),
+                chunk => slice.len().min((chunk / T::SIZE.min).max(1)),
+            };
+            for part in slice.chunks(now.max(1)) {
+                let mut run = self.claim(part.len() * T::SIZE.min)?;
+                part.iter().for_each(|element| element.write_fixed(&mut run));
+            }
             return Ok(());
         }
         for element in slice {
@@ -267,16 +292,26 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.own.buf.capacity()
+    }
+
     pub(super) fn hand_over(&mut self) -> Written {
-        let Some(mut sink) = self.sink.take() else { return Ok(()) };
+        if let Some(why) = self.own.broken() {
+            return Err(self.fail(why));
+        }
+        let Some(sink) = &self.sink else { return Ok(()) };
         let list = self.gather();
         let answer = if list.is_empty() { Ok(()) } else { sink(&list) };
-        self.sink = Some(sink);
         self.pieces.clear();
         self.own.ahead += self.own.at;
         self.own.at = 0;
         self.own.buf.truncate(self.own.chunk);
-        answer.map_err(|why| self.fail(WireError::Refused(why)))
+        answer.map_err(|why| {
+            self.own.break_off(&WireError::Refused(why.clone()));
+            self.fail(WireError::Refused(why))
+        })
     }
 
     /// Writes `value` alone, as if it stood at `base` of a stream that ends at
@@ -343,6 +378,18 @@ impl WriterBuffer {
         if let Some(rare) = &mut self.rare {
             rare.shared = None;
         }
+    }
+
+    /// Nothing more can be written: there is no room, and what asks for more fails for that reason.
+    #[cold]
+    pub(super) fn break_off(&mut self, why: &WireError) {
+        self.rare().broken.get_or_insert_with(|| why.clone());
+        self.buf.clear();
+        self.at = 0;
+    }
+
+    fn broken(&self) -> Option<WireError> {
+        self.rare.as_ref()?.broken.clone()
     }
 
     #[inline]

@@ -107,5 +107,10 @@ pub(crate) fn padding<T>(position: usize) -> usize {
     position.wrapping_neg() % const { align_of::<T>() }
 }
 
+/// The same, for an alignment out of a schema.
+pub(crate) const fn padding_to(position: usize, align: usize) -> usize {
+    position.wrapping_neg() % align
+}
+
 /// The longest list whose length takes four bytes, if elements have one.
 pub(super) const SHORT_MAX: usize = LONG as usize - 1;
