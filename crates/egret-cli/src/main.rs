@@ -43,6 +43,9 @@ enum Command {
     /// The second process of `egret info`.
     #[command(hide = true)]
     InfoPeer(info::InfoPeerArgs),
+    /// What `egret info --hosts` starts on each machine.
+    #[command(hide = true)]
+    InfoHost(info::InfoHostArgs),
     /// The process of `egret run` that starts the others.
     #[command(hide = true)]
     RunLauncher(run::LauncherArgs),
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
     let ended = match cli.command {
         Command::App(args) => app::run(args),
         Command::Bench(args) => egret_bench::run(&args).map(done),
-        Command::Info(args) => info::run(&args).map(done),
+        Command::Info(args) => info::run(&args),
         Command::Registry(args) => registry::run(&args).map(done),
         Command::Run(args) => run::run(args),
         Command::Secret(args) => secret::run(&args).map(done),
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::BenchPeer(args) => egret_bench::serve(&args).map(done),
         Command::BenchNode(args) => egret_bench::be_node(&args).map(done),
         Command::InfoPeer(args) => info::serve(&args).map(done),
+        Command::InfoHost(args) => info::serve_host(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),
         Command::RunChild(args) => run::become_program(&args),
         Command::RunOutpost(args) => run::guard_outpost(&args),

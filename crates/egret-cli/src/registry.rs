@@ -87,7 +87,7 @@ fn serve(args: &RegistryArgs, signals: &Signals) -> Result<()> {
     let secret = PoolSecret::find(args, &pool)?;
     let registry = Registry::open(args.options(&pool, &secret)).context("opening the registry")?;
     let registry = Arc::new(registry);
-    monitor::start(&registry, MonitorKind::Registry, &pool);
+    monitor::start(&registry, MonitorKind::Registry, &pool, None);
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", args.described(&pool, &registry, &secret))?;
     out.flush()?;

@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, ErrorKind, IsTerminal, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use egret::node::{NodeId, NodeReport, TrafficCount, wait_circle};
 use egret::rt;
 use egret::wire::Reader;
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::geteuid;
 use serde_json::{Value, json};
 
-use crate::monitor::{MemberReport, MonitorKind, MonitorName, shown, waits_of};
+use crate::monitor::{self, FinderCommand, MemberReport, MonitorName, MonitorRequest, waits_of};
 use crate::system::tell;
 
 /// Show what the nodes of a job or a pool do and wait for.
@@ -40,13 +37,13 @@ pub(crate) struct TopArgs {
 }
 
 pub(crate) fn run(args: &TopArgs) -> Result<()> {
-    let monitor = find(args.job.as_deref())?;
+    let monitor = monitor::find(args.job.as_deref(), FinderCommand::Top)?;
     let mut before = None;
     loop {
-        let members = match ask(&monitor) {
+        let members = match reports_of(&monitor) {
             // It was there, and is not any more.
             Err(why) if before.is_some() && is_gone(&why) => {
-                tell(&format!("the {} has ended", title(&monitor)));
+                tell(&format!("the {} has ended", monitor.title()));
                 return Ok(());
             }
             members => members?,
@@ -69,107 +66,11 @@ pub(crate) fn run(args: &TopArgs) -> Result<()> {
     }
 }
 
-/// The monitor that is meant: that of a process, of a pool, or the only one.
-fn find(wanted: Option<&str>) -> Result<MonitorName> {
-    let all = MonitorName::all()?;
-    let serving: Vec<_> = all.iter().filter(|it| it.kind != MonitorKind::Guest).collect();
-    let of_pool = |pool: &str| -> Vec<_> {
-        serving.iter().copied().filter(|monitor| monitor.pool == pool).collect()
-    };
-    let found = match wanted {
-        Some(wanted) => {
-            let process = wanted.parse::<i32>().ok();
-            let is_it = |it: &&MonitorName| Some(it.process) == process;
-            // The process that a person has started is the parent of the one with the registry.
-            let is_child = |it: &&MonitorName| {
-                process.is_some()
-                    && it.kind != MonitorKind::Registry
-                    && parent(it.process) == process
-            };
-            match all.iter().find(is_it).or_else(|| all.iter().find(is_child)) {
-                Some(guest) if guest.kind == MonitorKind::Guest => match of_pool(&guest.pool) {
-                    none if none.is_empty() => bail!(elsewhere(guest)),
-                    found => found,
-                },
-                Some(monitor) => vec![monitor],
-                None => of_pool(&shown(wanted)),
-            }
-        }
-        None => serving.clone(),
-    };
-    match (&found[..], wanted) {
-        ([monitor], _) => Ok((*monitor).clone()),
-        ([], Some(wanted)) => {
-            let pool = shown(wanted);
-            match all.iter().find(|it| it.pool == pool) {
-                Some(guest) => bail!(elsewhere(guest)),
-                None => bail!(
-                    "no job {wanted} and no registry of a pool {wanted} {HERE}{}",
-                    list(&serving)
-                ),
-            }
-        }
-        ([], None) => match all.first() {
-            Some(guest) => bail!(elsewhere(guest)),
-            None => bail!("no job and no registry {HERE}"),
-        },
-        (several, _) => {
-            bail!("several run here: {}; name one by its number: egret top NUMBER", names(several))
-        }
-    }
-}
-
-/// The parent of a process, if that still runs.
-fn parent(process: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
-}
-
-/// What is to be done about a job whose registry is not here.
-fn elsewhere(guest: &MonitorName) -> String {
-    let MonitorName { process, pool, .. } = guest;
-    format!(
-        "job {process} is in the pool {pool}, whose registry is no process of this user on this machine: say \
-         `egret top {pool}` where its egret registry runs"
-    )
-}
-
-fn list(all: &[&MonitorName]) -> String {
-    if all.is_empty() { String::new() } else { format!("; here run: {}", names(all)) }
-}
-
-fn names(all: &[&MonitorName]) -> String {
-    let name = |monitor: &&MonitorName| format!("{} (pool {})", monitor.process, monitor.pool);
-    all.iter().map(name).collect::<Vec<_>>().join(", ")
-}
-
-fn title(monitor: &MonitorName) -> String {
-    let MonitorName { process, pool, .. } = monitor;
-    match monitor.kind {
-        MonitorKind::Registry => format!("pool {pool} (registry {process})"),
-        MonitorKind::Job | MonitorKind::Guest => format!("job {process}"),
-    }
-}
-
-/// Asks a monitor.
-fn ask(monitor: &MonitorName) -> Result<Vec<MemberReport>> {
-    let title = title(monitor);
-    let mut stream = UnixStream::connect_addr(&monitor.address()?)
-        .with_context(|| format!("the {title} does not run any more"))?;
-    let whose = socket_peercred(&stream)?.uid;
-    if whose != geteuid() && !whose.is_root() {
-        bail!("the name of the {title} is taken by a process of user {}", whose.as_raw());
-    }
-    stream.set_read_timeout(Some(ANSWERED))?;
-    let mut bytes = Vec::new();
-    let read = (&mut stream).take(REPORTS_MAX).read_to_end(&mut bytes);
-    read.with_context(|| format!("the {title} has not answered within {ANSWERED:?}"))?;
-    if bytes.is_empty() {
-        // It has ended before it could answer.
-        return Err(io::Error::from(ErrorKind::ConnectionReset).into());
-    }
+/// Asks a monitor for the reports of all members.
+fn reports_of(monitor: &MonitorName) -> Result<Vec<MemberReport>> {
+    let bytes = monitor::ask(monitor, &MonitorRequest::Reports, ANSWERED)?;
     let reports = Reader::new(&bytes).read_last();
-    reports.with_context(|| format!("the {title} runs with another version of egret"))
+    reports.with_context(|| format!("the {} runs with another version of egret", monitor.title()))
 }
 
 /// Whether that is what a process causes which has ended.
@@ -203,7 +104,7 @@ impl Picture<'_> {
     fn text(&self, before: Option<&NodeTotals>) -> String {
         let (reports, count) = (self.reports(), self.members.len());
         let plural = if count == 1 { "" } else { "s" };
-        let mut text = format!("{}: {count} node{plural}", title(self.monitor));
+        let mut text = format!("{}: {count} node{plural}", self.monitor.title());
         if reports.len() < count {
             _ = write!(text, ", {} without an answer", count - reports.len());
         }
@@ -298,6 +199,7 @@ fn node_json(report: &NodeReport) -> Value {
         "node": report.node.to_string(),
         "answers": true,
         "process": report.process,
+        "job_rank": report.job.as_ref().map(|job| job.rank),
         "location": report.location.to_string(),
         "members": report.members,
         "made_ms": report.made_ms,
@@ -330,12 +232,8 @@ const COLUMNS: [&str; 11] = [
     "node", "process", "sent", "received", "out", "in", "out/s", "in/s", "calls", "queued", "trip",
 ];
 const WIDTHS: [usize; COLUMNS.len()] = [8, 8, 10, 10, 7, 7, 7, 7, 6, 6, 8];
-/// Ends the sentence that something is not found.
-const HERE: &str = "runs as this user on this machine, in this network namespace";
 /// Time between two pictures.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Bytes of the reports of all members.
-const REPORTS_MAX: u64 = 256 << 20;
 /// How long a monitor may take.
 const ANSWERED: Duration = Duration::from_secs(10);
 

@@ -128,9 +128,9 @@ pub mod wire {
     pub use egret_stream::__private::WireTrait as Wire;
     pub use egret_stream::{
         Boxed, Bulk, Cause, Describe, Dynamic, FromWire, IN_PLACE_BYTES, InPlace, Invalid,
-        KeptBuffer, MEMORY_BYTES, MEMORY_FACTOR, Names, Page, Reader, STACK_BYTES, Schema, Serde,
-        ShortReader, ShortWriter, Span, Stop, WireError, WireSize, Writer, Written, canonical,
-        dynamic, fingerprint, read, serde, write,
+        KeptBuffer, MEMORY_BYTES, MEMORY_FACTOR, Names, Page, PlanCursor, ReadPlan, Reader,
+        STACK_BYTES, Schema, Serde, ShortReader, ShortWriter, Span, Stop, WireContext, WireError,
+        WireSize, Writer, Written, canonical, dynamic, fingerprint, read, serde, write,
     };
     pub use egret_stream::{entry, register};
 }

@@ -8,11 +8,13 @@ mod attempt;
 mod env;
 mod fabrics;
 mod grants;
+mod hosts;
 mod machine;
 mod places;
 mod report;
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -21,6 +23,7 @@ pub(crate) use attempt::{InfoPeerArgs, serve};
 use env::SettingInfo;
 use fabrics::FabricReport;
 use grants::Grant;
+pub(crate) use hosts::{InfoHostArgs, serve as serve_host};
 use machine::MachineReport;
 use places::PlaceInfo;
 
@@ -29,6 +32,7 @@ use places::PlaceInfo;
 /// Opens every fabric and tries what the kernel grants, so that the answer holds
 /// for this user, this container, this moment.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
 pub(crate) struct InfoArgs {
     /// Print one JSON object
     #[arg(long)]
@@ -36,6 +40,8 @@ pub(crate) struct InfoArgs {
     /// List the settings of nodes instead: each with its value and who says so
     #[arg(long)]
     env: bool,
+    #[command(flatten)]
+    hosts: hosts::HostsArgs,
 }
 
 /// All there is to say. The names are a contract: fields are added, never renamed.
@@ -57,11 +63,14 @@ struct Info {
     means: Vec<String>,
 }
 
-pub(crate) fn run(args: &InfoArgs) -> Result<()> {
+pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
+    if args.hosts.is_asked() {
+        return hosts::check(&args.hosts, args.json);
+    }
     let text = if args.env { settings(args)? } else { machine(args)? };
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn settings(args: &InfoArgs) -> Result<String> {
@@ -92,3 +101,22 @@ fn machine(args: &InfoArgs) -> Result<String> {
         false => report::text(&info),
     })
 }
+
+const HELP: &str = "\
+Examples:
+  egret info                         what this machine and this build offer
+  egret info --env                   the settings that nodes would have
+  egret info --hosts alpha,beta      whether a job would run there, what to change
+  egret info --hosts localhost,beta  the same with processes here too
+  egret info --hostfile machines --json
+                                     one object for scripts
+  egret info --hosts                 the machines of an allocation of Slurm
+
+With --hosts this command reaches each machine as `egret run --host` does, and asks
+it for its egret, its limits and its clock. Then all machines try to reach each other
+by tcp and udp, where nodes would listen.
+
+Exit codes with --hosts:
+  0  a job would run on all of them; lines with * would make it better
+  1  something prevents that, as lines with ! say, or the check itself failed
+  2  the command line was not understood";

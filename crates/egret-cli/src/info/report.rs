@@ -160,7 +160,7 @@ fn row<T: Display>(out: &mut String, name: &str, cells: &[T]) {
 }
 
 /// In the largest unit that leaves at least one.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
         None => format!("{bytes} B"),

@@ -9,8 +9,9 @@ use anyhow::Result;
 use clap::ValueEnum;
 use thiserror::Error;
 
+use super::change::{JobChange, RemovedNode};
 use super::environment;
-use super::outpost::{self, HostSlots, JobPlace, SRUN, Transport};
+use super::outpost::{self, HostSlots, JobPlace, Transport};
 
 /// Run a program as several processes that find each other.
 ///
@@ -21,14 +22,29 @@ use super::outpost::{self, HostSlots, JobPlace, SRUN, Transport};
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     after_long_help = HELP,
-    override_usage = "egret run -n <N> [OPTIONS] [--] <PROGRAM> [ARGS]..."
+    override_usage = "egret run [-n <N>] [--host <LIST>] [OPTIONS] [--] <PROGRAM> [ARGS]...\n       egret run --add <N> [--host <LIST>] [JOB]\n       egret run --remove <NODE> [JOB]"
 )]
 pub(crate) struct RunArgs {
-    /// How many processes to start [default with --host: as many as the machines take]
+    /// How many processes to start [default with --host or --hostfile, and in an allocation of Slurm of several machines: as
+    /// many as the machines take]
     #[arg(short = 'n', value_name = "N", value_parser = processes)]
     processes: Option<NonZeroU32>,
+    /// Start N more processes of an open job that runs (--open): on this machine, or on those of --host. JOB is the
+    /// process number of its `egret run` or the name of its pool, and needed only if several run here
+    #[arg(long, value_name = "N", value_parser = processes, conflicts_with_all = NOT_WITH_CHANGES)]
+    add: Option<NonZeroU32>,
+    /// Tell the process of a node of an open job to end, by TERM and five seconds later by KILL, while the others go on:
+    /// NODE is the node as `egret top` shows it, or its rank
+    #[arg(
+        long, value_name = "NODE", value_parser = RemovedNode::parse, conflicts_with_all = NOT_WITH_CHANGES,
+        conflicts_with_all = ["add", "host", "hostfile"]
+    )]
+    remove: Option<RemovedNode>,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    #[arg(
+        value_name = "PROGRAM", trailing_var_arg = true,
+        required_unless_present_any = ["add", "remove"]
+    )]
     program: Vec<OsString>,
     #[command(flatten)]
     options: Options,
@@ -38,7 +54,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 #[command(next_help_heading = "Launcher options")]
 pub(crate) struct Options {
-    /// Start the processes on these machines over ssh, the first ranks on the first: `a:2,b:2` takes two on each
+    /// Start the processes on these machines, over ssh or what --remote says, the first ranks on the first: `a:2,b:2` takes
+    /// two on each [default in an allocation of Slurm: its machines]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = outpost::parse, conflicts_with = "hostfile")]
     pub(crate) host: Vec<HostSlots>,
     /// The same from a file, with a line for each machine: `a slots=2`
@@ -52,6 +69,10 @@ pub(crate) struct Options {
     /// Where `egret` is on the other machines [default: where it is here]
     #[arg(long, value_name = "PATH")]
     pub(crate) egret: Option<PathBuf>,
+    /// Send the program to the other machines, also to those that are added, instead of having it at the same place there; it
+    /// is in their memory while it runs, and on none of their disks
+    #[arg(long)]
+    pub(crate) copy: bool,
     /// Say what would be started where, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -72,7 +93,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WHAT", default_value = "end")]
     pub(crate) on_death: OnDeath,
     /// Give the processes a variable: this VALUE, or the one it has here
-    #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parse)]
+    #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parser())]
     pub(crate) extra: Vec<environment::Extra>,
     /// Let nodes leave and others stay: the pool has no size, and the registry numbers its nodes as they join
     #[arg(long)]
@@ -124,10 +145,20 @@ pub(crate) enum RunTrust {
     Cooperating,
 }
 
+/// What a command line of `egret run` asks for.
+pub(crate) enum RunRequest {
+    Job(Box<Job>),
+    /// A change of a job that runs, the only one if none is named.
+    Change {
+        job: Option<String>,
+        change: JobChange,
+    },
+}
+
 /// Options that make no sense together.
 #[derive(Debug, Error)]
 #[error("{0}")]
-pub(crate) struct JobUsage(String);
+pub(crate) struct JobUsage(pub(crate) String);
 
 /// Something to run to its end.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,6 +170,28 @@ pub(crate) struct Job {
 }
 
 impl RunArgs {
+    /// What is asked for: a job, or a change of one.
+    pub(crate) fn into_request(mut self) -> Result<RunRequest> {
+        let change = match (self.add, self.remove) {
+            (Some(processes), _) => {
+                self.options.read_hostfile()?;
+                JobChange::Add { processes, hosts: std::mem::take(&mut self.options.host) }
+            }
+            (None, Some(node)) => JobChange::Remove { node },
+            (None, None) => return self.into_job().map(|job| RunRequest::Job(Box::new(job))),
+        };
+        let mut words = self.program.into_iter();
+        match (words.next().map(OsString::into_string), words.next()) {
+            (None, _) => Ok(RunRequest::Change { job: None, change }),
+            (Some(Ok(job)), None) => Ok(RunRequest::Change { job: Some(job), change }),
+            _ => {
+                let why =
+                    "--add and --remove take a job that runs, and no program: its own is started";
+                Err(JobUsage(why.to_owned()).into())
+            }
+        }
+    }
+
     /// The job, with the machines of its file.
     pub(crate) fn into_job(self) -> Result<Job> {
         let (mut program, mut options) = (self.program.into_iter(), self.options);
@@ -147,7 +200,8 @@ impl RunArgs {
             (Some(processes), _) => processes,
             (None, Some(slots)) => slots,
             (None, None) => {
-                let why = "how many processes is not said: -n N, or machines by --host";
+                let why = "how many processes is not said: -n N, or machines by --host; Slurm says it in an allocation of several \
+                           machines, outside of a step";
                 return Err(JobUsage(why.to_owned()).into());
             }
         };
@@ -190,12 +244,18 @@ impl Options {
     /// Reads the machines of the file, or takes those of the allocation of Slurm that this process is in, if no others are
     /// named.
     pub(crate) fn read_hosts(&mut self) -> Result<()> {
-        if let Some(file) = self.hostfile.take() {
-            self.host = outpost::of_file(&file)?;
-        } else if self.host.is_empty()
+        self.read_hostfile()?;
+        if self.host.is_empty()
             && let Some(hosts) = outpost::of_slurm(|name| std::env::var(name).ok())?
         {
             self.host = hosts;
+        }
+        Ok(())
+    }
+
+    fn read_hostfile(&mut self) -> Result<()> {
+        if let Some(file) = self.hostfile.take() {
+            self.host = outpost::of_file(&file)?;
         }
         Ok(())
     }
@@ -206,9 +266,7 @@ impl Options {
     }
 
     pub(crate) fn transport(&self) -> Transport {
-        let in_slurm = std::env::var_os("SLURM_JOB_NODELIST").is_some();
-        let usual = if in_slurm { SRUN } else { SSH };
-        Transport::of(self.remote.as_deref().unwrap_or(usual))
+        Transport::asked(self.remote.as_deref())
     }
 
     fn to_args(&self) -> Vec<OsString> {
@@ -217,6 +275,7 @@ impl Options {
         let remote = self.remote.as_ref();
         args.extend(remote.map(|command| option("--remote=", OsStr::new(command))));
         args.extend(self.egret.as_ref().map(|path| option("--egret=", path.as_os_str())));
+        args.extend(self.copy.then(|| "--copy".into()));
         args.extend(self.listen.as_ref().map(|listen| option("--listen=", OsStr::new(listen))));
         args.extend(self.fabric.as_ref().map(|list| option("--fabric=", list)));
         let timeout = self.timeout.map(|time| OsString::from(time.as_secs_f64().to_string()));
@@ -267,10 +326,28 @@ pub(crate) fn seconds_or_none(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "a number of seconds, as 10, 0.5 or 0".to_owned())
 }
 
-/// What reaches another machine.
-const SSH: &str = "ssh";
 /// Each takes a process slot, two pipes and a place in the registry.
-const PROCESSES_MAX: u32 = 4096;
+pub(crate) const PROCESSES_MAX: u32 = 4096;
+/// What is said when a job begins, and holds for processes that are added.
+const NOT_WITH_CHANGES: [&str; 17] = [
+    "processes",
+    "remote",
+    "egret",
+    "copy",
+    "dry_run",
+    "listen",
+    "fabric",
+    "timeout",
+    "grace",
+    "on_death",
+    "extra",
+    "open",
+    "registry",
+    "patience",
+    "tag_output",
+    "bind_to",
+    "trust",
+];
 
 /// More than a program runs: moments beyond that need not be counted.
 const SECONDS_MAX: Duration = Duration::from_secs(1_000_000_000);
@@ -288,14 +365,19 @@ Examples:
   egret run --host a:2,b:2 ./heat         two processes on each of two machines, over ssh
   egret run --hostfile machines --remote 'ssh -F lab.conf' ./heat
                                           machines of a file, with a line as `a slots=2` for each
+  egret run ./heat                        in an allocation of Slurm: on its machines
   egret run --host a:2,b:2 --dry-run ./heat
                                           what that would start, and where
-  egret run -n 8 --open --on-death go-on ./workers
-                                          the others go on when a process dies
+  egret run -n 8 --open --on-death go-on --listen reachable ./workers
+                                          the others go on when a process dies, and other machines may be added
+  egret run --add 2 --host c:2            two more of them, on another machine
+  egret run --remove 3                    the process of node 3 of `egret top` ends
+  egret run --host a:2,b:2 --copy ./heat  a and b have no ./heat
 
 The processes get, besides the environment of egret run:
   EGRET_JOB         names the job; its presence says that this is part of one
   EGRET_RANK        0, 1, … N-1; not with --open
+  EGRET_JOB_RANK    the same, also with --open: nodes of an open pool have ranks of their own
   EGRET_LOCAL_RANK  the same among those on this machine
   EGRET_TERMINAL    the terminal that this command writes to, for progress bars
   EGRET_SIZE        N; not with --open

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -25,15 +26,24 @@ pub(crate) struct ChildArgs {
     /// The limit of open files to go back to.
     #[arg(long)]
     files: Option<u64>,
+    /// The file of the program, if that is another than its name says.
+    #[arg(long)]
+    file: Option<PathBuf>,
     #[arg(required = true, trailing_var_arg = true)]
     program: Vec<OsString>,
 }
 
 /// The arguments that make an `egret` do this.
-pub(crate) fn to_args(parent: i32, core: Option<usize>, files: Option<u64>) -> Vec<OsString> {
+pub(crate) fn to_args(
+    parent: i32,
+    core: Option<usize>,
+    files: Option<u64>,
+    file: Option<&Path>,
+) -> Vec<OsString> {
     let mut args = vec!["run-child".into(), format!("--parent={parent}").into()];
     args.extend(core.map(|core| format!("--core={core}").into()));
     args.extend(files.map(|files| format!("--files={files}").into()));
+    args.extend(file.map(|file| format!("--file={}", file.display()).into()));
     args.push("--".into());
     args
 }
@@ -62,6 +72,7 @@ fn enter(args: &ChildArgs) -> Result<Infallible> {
     }
     signals::unblock()?;
     let Some((program, rest)) = args.program.split_first() else { bail!("no program") };
-    let error = Command::new(program).args(rest).exec();
+    let file = args.file.as_deref().unwrap_or(Path::new(program));
+    let error = Command::new(file).arg0(program).args(rest).exec();
     Err(error).with_context(|| format!("starting `{}`", program.display()))
 }

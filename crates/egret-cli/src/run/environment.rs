@@ -4,9 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use egret::node::settings::{Origin, Settings, start_with_secret};
 use egret::rt;
 use egret::topology::Location;
@@ -18,16 +20,18 @@ use super::args::{Job, word};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extra {
     name: String,
-    value: Option<String>,
+    /// It need not be Unicode.
+    value: Option<OsString>,
 }
 
 impl Extra {
     /// Reads `VAR` or `VAR=VALUE`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (text, None),
-        };
+    fn parse(text: &OsStr) -> Result<Self, String> {
+        let bytes = text.as_encoded_bytes();
+        let end = bytes.iter().position(|byte| *byte == b'=');
+        let name = str::from_utf8(&bytes[..end.unwrap_or(bytes.len())]);
+        let name = name.map_err(|_| "the name of a variable is no Unicode text".to_owned())?;
+        let value = end.map(|end| OsStr::from_bytes(&bytes[end + 1..]).to_owned());
         if name.is_empty() {
             return Err("a variable needs a name".to_owned());
         }
@@ -40,15 +44,25 @@ impl Extra {
         Ok(Self { name: name.to_owned(), value })
     }
 
+    /// Reads one of a command line.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().try_map(|text| Self::parse(&text))
+    }
+
     /// With the value that the variable has here, unless another is said.
     pub(crate) fn resolved(self) -> Self {
-        let here = || std::env::var(&self.name).ok();
+        let here = || std::env::var_os(&self.name);
         Self { value: self.value.clone().or_else(here), name: self.name }
     }
 
     pub(crate) fn to_arg(&self) -> OsString {
         match &self.value {
-            Some(value) => format!("{}={value}", self.name).into(),
+            Some(value) => {
+                let mut arg = OsString::from(&self.name);
+                arg.push("=");
+                arg.push(value);
+                arg
+            }
             None => self.name.clone().into(),
         }
     }
@@ -147,7 +161,7 @@ impl Environment {
             Some(outpost) => command.env(OUTPOST, outpost),
             None => command.env_remove(OUTPOST),
         };
-        command.env("EGRET_LOCAL_RANK", local.to_string());
+        command.env("EGRET_JOB_RANK", &rank).env("EGRET_LOCAL_RANK", local.to_string());
         if job.options.open {
             // The registry gives ranks, and the pool has no size.
             command.env_remove("EGRET_RANK").env_remove("EGRET_SIZE");
@@ -229,7 +243,7 @@ pub(crate) fn outpost_mark(outpost: &str) -> String {
 /// The value that processes of `job` see.
 pub(crate) fn seen(job: &Job, name: &str) -> Option<OsString> {
     let given = job.options.extra.iter().rev().find(|extra| extra.name == name);
-    let given = given.and_then(|extra| extra.value.as_deref()).map(|v| OsStr::new(v).to_owned());
+    let given = given.and_then(|extra| extra.value.clone());
     given.or_else(|| std::env::var_os(name))
 }
 
@@ -238,14 +252,15 @@ fn terminal() -> Option<PathBuf> {
     io::stderr().is_terminal().then(|| fs::read_link("/proc/self/fd/2").ok()).flatten()
 }
 
-/// Whether this process is part of a job.
+/// Whether this process is part of a job, of `egret run` or of another launcher.
 pub(crate) fn in_job() -> bool {
-    std::env::var_os("EGRET_JOB").is_some()
+    std::env::var_os("EGRET_JOB").is_some() || Settings::is_task()
 }
 
 /// Set for each process by the launcher alone.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "EGRET_JOB",
+    "EGRET_JOB_RANK",
     "EGRET_LOCAL_RANK",
     "EGRET_POOL",
     "EGRET_RANK",

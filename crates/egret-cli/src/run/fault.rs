@@ -45,6 +45,8 @@ egret::__private::net::faults! {
         ForeignRanks,
         /// An outpost of which nothing is heard counts as there.
         SilenceForgiven,
+        /// A process that was told to end has failed if it obeys.
+        RemovalFails,
     }
 }
 

@@ -19,12 +19,14 @@
 //! Processes on other machines are those of [outposts](outpost).
 
 mod args;
+mod change;
 mod child;
 mod cores;
 mod descendants;
 mod environment;
 mod fault;
 mod guard;
+mod inbox;
 mod job_registry;
 mod launcher;
 mod lines;
@@ -44,20 +46,28 @@ use anyhow::Result;
 
 use crate::system::tell;
 
-pub(crate) use args::{Job, JobUsage, Options, RunArgs, processes, seconds, seconds_or_none};
-pub(crate) use child::{ChildArgs, become_program};
+pub(crate) use args::{
+    Job, JobUsage, Options, RunArgs, RunRequest, processes, seconds, seconds_or_none,
+};
+pub(crate) use child::{ChildArgs, become_program, to_args as child_args};
 pub(crate) use cores::in_turn as cores_in_turn;
 pub(crate) use environment::in_job;
 pub(crate) use job_registry::setting;
-pub(crate) use launcher::{LauncherArgs, serve};
+pub(crate) use launcher::{LauncherArgs, is_own, raise_files, serve};
 pub(crate) use outpost::{
-    OutpostArgs, OutpostGuardArgs, guard as guard_outpost, serve as serve_outpost,
+    Frame, HostSlots, OutpostArgs, OutpostGuardArgs, PROTOCOL, Transport, connection, egret_there,
+    guard as guard_outpost, of_file, of_slurm, parse as parse_host, places, serve as serve_outpost,
 };
 pub(crate) use signals::{Signals, ends};
 
 /// Runs the program of the command line.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode> {
-    launch(&args.into_job()?)
+    match args.into_request()? {
+        RunRequest::Job(job) => launch(&job),
+        RunRequest::Change { job, change } => {
+            change::ask(job.as_deref(), &change).map(|()| ExitCode::SUCCESS)
+        }
+    }
 }
 
 /// Runs `job` to its end; the exit code is the job's.
@@ -66,8 +76,8 @@ pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
     if job.options.dry_run {
         return outpost::say_plan(job, &places).map(|()| ExitCode::SUCCESS);
     }
-    // Of a program on other machines they say it.
-    let is_here = places.iter().any(|place| place.host.is_none());
+    // Of a program on other machines they say it, unless it comes from here.
+    let is_here = job.options.copy || places.iter().any(|place| place.host.is_none());
     if let Some(refusal) = program::refusal(job).filter(|_| is_here) {
         tell(&refusal.to_string());
         return Ok(ExitCode::from(refusal.code()));

@@ -36,6 +36,8 @@ struct OutputState {
 
 #[derive(Debug, Default)]
 struct OutputRequest {
+    /// More to forward.
+    streams: Vec<JobStream>,
     messages: Vec<String>,
     /// All writers have ended.
     is_over: bool,
@@ -67,18 +69,28 @@ impl Output {
         let shared = OutputState { asked: Mutex::default(), wake: event()?, done: event()? };
         let shared = Arc::new(shared);
         let same = are_same(stdout(), stderr());
-        let streams = streams.into_iter().enumerate();
-        let streams =
-            streams.map(|(id, stream)| ProcessStream::new(id, stream, tagged, usize::from(!same)));
-        let streams = streams.collect();
         let mut sinks = vec![OutputSink::new(Unbuffered(stdout()))];
         if !same {
             sinks.push(OutputSink::new(Unbuffered(stderr())));
         }
         let broken = vec![false; sinks.len()];
-        let forwarder = Forwarder { streams, sinks, broken, shared: Arc::clone(&shared) };
+        let forwarder = Forwarder {
+            streams: Vec::new(),
+            next: 0,
+            tagged,
+            sinks,
+            broken,
+            shared: Arc::clone(&shared),
+        };
+        let output = Self { shared };
+        output.add(streams);
         rt::spawn("output", || forwarder.run()).context("starting a thread for output")?;
-        Ok(Self { shared })
+        Ok(output)
+    }
+
+    /// Forwards what comes by these streams as well.
+    pub(crate) fn add(&self, streams: Vec<JobStream>) {
+        self.shared.ask(|asked| asked.streams.extend(streams));
     }
 
     /// Says something between the lines of the processes, after what is there already.
@@ -103,10 +115,11 @@ impl OutputState {
         let _ = write(&self.wake, &1_u64.to_ne_bytes());
     }
 
-    fn take(&self) -> (Vec<String>, bool) {
+    fn take(&self) -> OutputRequest {
         let _ = read(&self.wake, &mut [0; 8]);
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        (std::mem::take(&mut asked.messages), asked.is_over)
+        let is_over = asked.is_over;
+        OutputRequest { is_over, ..std::mem::take(&mut *asked) }
     }
 }
 
@@ -152,6 +165,9 @@ impl ProcessStream {
 #[derive(Debug)]
 struct Forwarder {
     streams: Vec<ProcessStream>,
+    /// The number of the next stream.
+    next: StreamId,
+    tagged: bool,
     sinks: Vec<OutputSink<Unbuffered>>,
     /// Which of the sinks take nothing any more.
     broken: Vec<bool>,
@@ -161,7 +177,8 @@ struct Forwarder {
 impl Forwarder {
     fn run(mut self) {
         loop {
-            let (messages, is_over) = self.shared.take();
+            let OutputRequest { streams, messages, is_over } = self.shared.take();
+            streams.into_iter().for_each(|stream| self.add(stream));
             if messages.is_empty() && !is_over {
                 self.wait_some(None);
                 continue;
@@ -177,6 +194,15 @@ impl Forwarder {
             let _ = stream.end(&mut self.sinks);
         }
         let _ = write(&self.shared.done, &1_u64.to_ne_bytes());
+    }
+
+    fn add(&mut self, stream: JobStream) {
+        // Standard errors go to the last sink.
+        let stream = ProcessStream::new(self.next, stream, self.tagged, self.sinks.len() - 1);
+        self.next += 1;
+        if !self.broken[stream.sink] {
+            self.streams.push(stream);
+        }
     }
 
     /// Forwards what is there, to the last words of those who have ended.

@@ -35,8 +35,12 @@ impl ProgramError {
 
 /// Why the program of `job` cannot be started, if one can see it from here.
 pub(crate) fn refusal(job: &Job) -> Option<ProgramError> {
-    let path = environment::seen(job, "PATH").unwrap_or_default();
-    find(&job.program, &path).err()
+    path(job).err()
+}
+
+/// The file of the program of `job`.
+pub(crate) fn path(job: &Job) -> Result<PathBuf, ProgramError> {
+    find(&job.program, &environment::seen(job, "PATH").unwrap_or_default())
 }
 
 /// Looks for `program` as `execvp` does.

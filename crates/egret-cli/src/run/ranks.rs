@@ -10,31 +10,36 @@ use super::fault::{Fault, planted};
 /// The processes of the ranks here that have not been waited for. Of these the number is their own; after
 /// that it may be given to any process, also to one that this one adopts.
 #[derive(Debug, Default)]
-pub(crate) struct Ranks {
-    /// The first of the ranks.
-    first: u32,
-    processes: Vec<Option<Pid>>,
-}
+pub(crate) struct Ranks(Vec<(u32, Option<Pid>)>);
 
 impl Ranks {
     /// The processes of the ranks from this one on.
     pub(crate) fn new(first: u32, processes: impl IntoIterator<Item = Pid>) -> Self {
-        Self { first, processes: processes.into_iter().map(Some).collect() }
+        Self((first..).zip(processes.into_iter().map(Some)).collect())
+    }
+
+    /// Adds the processes of other ranks.
+    pub(crate) fn add(&mut self, others: Self) {
+        self.0.extend(others.0);
     }
 
     /// The rank behind the last.
     pub(crate) fn end(&self) -> u32 {
-        self.first + u32::try_from(self.processes.len()).unwrap_or(u32::MAX)
+        self.0.iter().map(|(rank, _)| rank + 1).max().unwrap_or(0)
+    }
+
+    /// How many ranks there are or were.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
     /// Which rank this process was, if it was one. It has been waited for.
     pub(crate) fn ended(&mut self, pid: Pid) -> Option<u32> {
-        let mut all = (self.first..).zip(&mut self.processes);
-        let (rank, process) = all.find(|(_, process)| **process == Some(pid))?;
+        let (rank, process) = self.0.iter_mut().find(|(_, process)| *process == Some(pid))?;
         if !planted(Fault::RanksKept) {
             *process = None;
         }
-        Some(rank)
+        Some(*rank)
     }
 
     /// The ranks that run.
@@ -44,7 +49,13 @@ impl Ranks {
 
     /// The ranks that run, and the group that each leads.
     fn groups(&self) -> impl Iterator<Item = (u32, Pid)> {
-        (self.first..).zip(&self.processes).filter_map(|(rank, process)| Some((rank, (*process)?)))
+        self.0.iter().filter_map(|(rank, process)| Some((*rank, (*process)?)))
+    }
+
+    /// Sends `signal` to the group of one rank, if that runs here.
+    pub(crate) fn pass_to(&self, rank: u32, signal: Signal) {
+        let group = self.groups().find(|(known, _)| *known == rank);
+        let _ = group.map(|(_, group)| kill_process_group(group, signal));
     }
 
     /// Sends `signal` to the groups of the processes that run, and gives those groups.
@@ -84,6 +95,9 @@ mod tests {
         assert_eq!(ranks.ended(pid(71)), Some(5));
         assert_eq!(ranks.ended(pid(71)), None, "another process of the same number");
         assert_eq!(groups(&ranks), [(4, pid(70))]);
+        ranks.add(Ranks::new(9, [pid(71)]));
+        assert_eq!((ranks.end(), ranks.count()), (10, 3));
+        assert_eq!(ranks.ended(pid(71)), Some(9));
     }
 
     #[test]

@@ -182,6 +182,16 @@ impl Job {
         String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
+    /// The next line that contains this.
+    pub(crate) fn line_with(&mut self, text: &str) -> String {
+        loop {
+            let line = self.line(text);
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.guard(), signal);
     }

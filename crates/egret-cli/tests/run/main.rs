@@ -1,6 +1,7 @@
 //! `egret run` with real processes, as its users run it.
 
 mod app;
+mod changes;
 #[path = "../support/dir.rs"]
 mod dir;
 mod ends;

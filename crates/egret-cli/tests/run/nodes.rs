@@ -37,6 +37,17 @@ fn job_with(count: u32, role: &str, options: &[&str]) -> Job {
 fn program() {
     let Ok(role) = std::env::var("EGRET_TEST_ROLE") else { return };
     let node = Node::join(Config::from_env().expect("settings")).expect("to join");
+    if role == "stays" {
+        println!(
+            "\nhere {} in {}",
+            node.rank(),
+            std::env::current_exe().expect("a file").display()
+        );
+        if node.wait_terminated(Deadline::UntilDead).is_err() {
+            std::process::exit(2);
+        }
+        return;
+    }
     if role == "open" {
         println!("\nhere {}\nwon with {} here", node.rank(), in_open_pool(&node));
         return;
@@ -135,6 +146,23 @@ fn nodes_find_each_other() {
     let mut here = lines(&output.stdout, "here");
     here.sort();
     assert_eq!(here, ["here 0", "here 1", "here 2"]);
+}
+
+/// Another build of the program is another file: what it sends and takes decides, and not the file.
+#[test]
+fn another_build_of_the_program_joins() {
+    let folder = crate::dir::Dir::new("build");
+    let (own, other) = (own(), folder.path("other"));
+    fs::copy(&own, &other).expect("a copy");
+    let mut file = fs::OpenOptions::new().append(true).open(&other).expect("the copy");
+    std::io::Write::write_all(&mut file, b"another build").expect("a longer copy");
+    drop(file);
+    let script =
+        format!("if [ $EGRET_RANK = 1 ]; then exec '{other}' \"$@\"; else exec '{own}' \"$@\"; fi");
+    let words = ["-n", "2", "-x", "EGRET_TEST_ROLE=well", "sh", "-c", &script, "sh", "--exact"];
+    let output = Job::start(&[&words[..], &["nodes::program", "--nocapture", "-q"]].concat()).end();
+    assert_eq!(code(&output), 0, "{output:?}");
+    assert_eq!(lines(&output.stdout, "here").len(), 2, "{output:?}");
 }
 
 #[test]

@@ -31,16 +31,6 @@ fn top_of(process: &str, options: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The next line of a job that contains this.
-fn line_with(job: &mut Job, text: &str) -> String {
-    loop {
-        let line = job.line(text);
-        if line.contains(text) {
-            return line;
-        }
-    }
-}
-
 #[test]
 fn top_shows_the_nodes_of_a_job_and_where_they_wait() {
     let mut job = stuck("never");
@@ -69,9 +59,9 @@ fn top_shows_the_nodes_of_a_job_and_where_they_wait() {
 #[test]
 fn a_job_that_stands_still_says_who_waits_and_where_once() {
     let mut job = stuck("1s");
-    let said = line_with(&mut job, "stood still");
+    let said = job.line_with("stood still");
     assert!(said.contains("egret: the job has stood still for 1s (EGRET_STALL)"), "{said}");
-    let mut wait = || line_with(&mut job, " for name ");
+    let mut wait = || job.line_with(" for name ");
     let waits = [wait(), wait()].join("\n");
     for part in [" 0#", " 1#", "fork 0 at ", "fork 1 at ", "nodes.rs:"] {
         assert!(waits.contains(part), "{waits}");

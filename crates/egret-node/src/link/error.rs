@@ -96,6 +96,19 @@ pub enum LinkError {
         /// How long this side waited.
         waited: Duration,
     },
+    /// No link was made: the peer speaks another version of the protocol of links.
+    #[error(
+        "{peer} speaks version {theirs} of egret's links, this side {ours}: build both programs with the same version of \
+         egret"
+    )]
+    OtherVersion {
+        /// Host of the peer.
+        peer: String,
+        /// The version that the peer speaks.
+        theirs: u16,
+        /// The version that this side speaks.
+        ours: u16,
+    },
     /// No link was made: the peer has as many links as it accepts, and all of them are in use. The
     /// limit is [`LinksOptions::peers_max`](crate::LinksOptions::peers_max) of the peer, which
     /// follows from the size of the pool.

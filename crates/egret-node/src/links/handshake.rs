@@ -18,15 +18,16 @@ impl LinksState {
         link: SlotKey,
         hello: &LinkHello,
     ) -> Result<(), &'static str> {
-        if hello.version != VERSION {
-            return Err("another version of the protocol");
-        }
         let line = self.links.get(link).ok_or("no link")?;
         if line.incarnation.is_some() {
             return Err("a second hello on one link");
         }
         if !line.called {
             return Err("a second hello on one link");
+        }
+        if hello.version != VERSION {
+            self.other_version(link, hello.version);
+            return Ok(());
         }
         let (host, key) = (line.peer.clone(), line.key());
         if !self.allowed.suits(&host, key) {
@@ -67,12 +68,12 @@ impl LinksState {
             _ => None,
         };
         let Some(LinkControl::Hello(hello)) = hello else { return self.send_away(stranger) };
-        if hello.version != VERSION || hello.host != known.vi.peer() {
-            let LinkHello { version, host, .. } = hello;
-            let host: String = host.chars().take(HOST_SHOWN).collect();
-            let why =
-                format!("its hello is one of version {version}, not {VERSION}, or of {host:?}");
-            return self.send_away_for(stranger, &why);
+        if hello.host != known.vi.peer() {
+            let host: String = hello.host.chars().take(HOST_SHOWN).collect();
+            return self.send_away_for(stranger, &format!("its hello is one of {host:?}"));
+        }
+        if hello.version != VERSION {
+            return self.refuse_version(stranger, &hello);
         }
         self.judge_stranger(stranger, hello);
     }
@@ -85,6 +86,17 @@ impl LinksState {
             LinkAdmission::NotYet => known.hello = Some(hello),
             LinkAdmission::No => self.send_away_for(stranger, "its key is another than its host's"),
         }
+    }
+
+    /// Tells a stranger of another version which version is spoken here, by a hello.
+    fn refuse_version(&mut self, stranger: SlotKey, hello: &LinkHello) {
+        let Some(known) = self.opening.strangers.remove(stranger) else { return };
+        let LinkHello { version, link, .. } = *hello;
+        self.counters.turned_away += 1;
+        let why = format!("it speaks version {version} of the links, and this side {VERSION}");
+        self.tell_turned_away(known.vi.peer(), &why);
+        let answer = self.hello(link);
+        self.tell_away(known, &answer);
     }
 
     pub(crate) fn send_away(&mut self, stranger: SlotKey) {
@@ -198,6 +210,14 @@ impl LinksState {
     pub(crate) fn full(&mut self, link: SlotKey, links: u32) {
         let Some(peer) = self.links.get(link).map(|line| line.peer.clone()) else { return };
         self.opening.call_refused(&peer, LinkError::Full { peer: peer.clone(), links });
+        self.end(link, |_| LinkError::Closed);
+    }
+
+    /// The peer that was called speaks another version.
+    fn other_version(&mut self, link: SlotKey, theirs: u16) {
+        let Some(peer) = self.links.get(link).map(|line| line.peer.clone()) else { return };
+        let why = LinkError::OtherVersion { peer: peer.clone(), theirs, ours: VERSION };
+        self.opening.call_refused(&peer, why);
         self.end(link, |_| LinkError::Closed);
     }
 

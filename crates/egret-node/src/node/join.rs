@@ -11,6 +11,7 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{PublicKey, Secret};
 
 use super::handle::NodeHandle;
+use super::launched::{self, LaunchedJoin};
 use super::names::answer;
 use super::open::OpenedFabrics;
 use super::probe::ProbeServer;
@@ -58,6 +59,12 @@ pub(super) fn join(config: &Config) -> Result<Node, JoinError> {
     if in_handler() {
         return Err(JoinError::InHandler);
     }
+    let launched = launched::meet(config)?;
+    let node = join_at(launched.as_ref().map_or(config, |(config, _)| config))?;
+    Ok(kept(node, launched))
+}
+
+fn join_at(config: &Config) -> Result<Node, JoinError> {
     let (terms, opened) = (JoinParameters::of(config)?, OpenedFabrics::of(config)?);
     let (control, until) = (opened.control.clone(), terms.until);
     let mut joining = Box::pin(run(opened, terms));
@@ -74,7 +81,23 @@ fn left(until: Option<Instant>) -> Deadline {
     until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
 }
 
+/// Gives the node the registry that was opened for it.
+fn kept(mut node: Node, launched: Option<LaunchedJoin>) -> Node {
+    node.registry = launched.and_then(|(_, keeper)| keeper);
+    node
+}
+
 pub(super) fn begin(config: &Config) -> Result<Joining, JoinError> {
+    if config.settings.task().is_some() && config.over.is_none() {
+        let config = config.clone();
+        let future = async move {
+            let launched = launched::meet_elsewhere(config.clone()).await?;
+            let config = launched.as_ref().map_or(&config, |(config, _)| config);
+            let (terms, opened) = (JoinParameters::of(config)?, OpenedFabrics::of(config)?);
+            Ok(kept(run(opened, terms).await?, launched))
+        };
+        return Ok(Joining { future: Box::pin(future) });
+    }
     let (terms, opened) = (JoinParameters::of(config)?, OpenedFabrics::of(config)?);
     Ok(Joining { future: Box::pin(run(opened, terms)) })
 }

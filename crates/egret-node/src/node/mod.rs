@@ -37,11 +37,13 @@
 
 mod handle;
 mod join;
+mod launched;
 mod membership;
 mod names;
 mod open;
 mod panic;
 mod place;
+mod pmi;
 mod probe;
 mod questions;
 mod report;
@@ -58,6 +60,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 pub use handle::{FabricInfo, NodeHandle, NodePart};
 pub use join::Joining;
+use launched::RegistryKeeper;
 pub use names::{Binding, RegistryReply, RegistryRequests};
 #[doc(hidden)]
 pub use panic::describe_panics;
@@ -69,20 +72,25 @@ pub(crate) use view::FuzzedView;
 
 use crate::pool::wire::RegistryQuestion;
 pub use crate::pool::{
-    Departure, Event, EventCalls, Events, FabricOffer, JoinError, Latency, Member, NodeError,
-    NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, TrafficCount, View,
-    WaitReport, wait_circle,
+    Departure, Event, EventCalls, Events, FabricOffer, JobProcess, JoinError, Latency, Member,
+    NodeError, NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, TrafficCount,
+    View, WaitReport, wait_circle,
 };
 pub use crate::settings::config::Config;
 
 /// A member of a pool: what a [`NodeHandle`] can do, and the membership. Dropped, the node leaves, which
 /// takes a second at most; dropped by a panic, it fails, and the other nodes receive the panic's
-/// message. The [module](self) has an example.
+/// message. Rank 0 of a job that `srun` or `mpiexec` has started has the registry in it, and waits for the others too, as
+/// long as the [deadline](Config::deadline) says. The [module](self) has an example.
 #[derive(Debug)]
 pub struct Node {
     handle: NodeHandle,
     /// The deadline of leaving, after [`leave`](Self::leave).
     left: Option<Instant>,
+    /// The registry of the job, if this is rank 0 and the job has no launcher of egret's.
+    registry: Option<RegistryKeeper>,
+    /// How long the others may take to leave before this node gives up their registry.
+    patience: Deadline,
 }
 
 impl Node {
@@ -109,7 +117,8 @@ impl Node {
     }
 
     fn of(handle: NodeHandle) -> Self {
-        Self { handle, left: None }
+        let patience = handle.deadline();
+        Self { handle, left: None, registry: None, patience }
     }
 
     /// A handle to the node, which does not keep the node a member.
@@ -131,6 +140,7 @@ impl Node {
     pub fn leave(mut self, deadline: impl Into<Deadline>) -> Result<(), NodeError> {
         let deadline = deadline.into();
         let until = deadline.until();
+        self.patience = deadline;
         let left = self.handle.ask(&RegistryQuestion::Leave, deadline).map(drop);
         let most = rt::now() + ARRIVING;
         self.left = Some(until.map_or(most, |until| until.min(most)));
@@ -151,12 +161,17 @@ impl Drop for Node {
         let until = self.left.unwrap_or_else(|| rt::now() + LEAVING);
         if std::thread::panicking() {
             let why = panic::last();
-            return self.handle.close(Some(why.as_deref().unwrap_or("it panicked")), until);
+            self.handle.close(Some(why.as_deref().unwrap_or("it panicked")), until);
+            self.patience = Deadline::In(LEAVING);
+        } else {
+            if self.left.is_none() && rt::has_background() {
+                _ = self.handle.ask(&RegistryQuestion::Leave, Deadline::In(LEAVING));
+            }
+            self.handle.close(None, until);
         }
-        if self.left.is_none() && rt::has_background() {
-            _ = self.handle.ask(&RegistryQuestion::Leave, Deadline::In(LEAVING));
+        if let Some(registry) = self.registry.take() {
+            registry.end(self.patience);
         }
-        self.handle.close(None, until);
     }
 }
 

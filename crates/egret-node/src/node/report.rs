@@ -11,7 +11,7 @@ use crate::Links;
 use crate::link::LinkCounters;
 use crate::links::LinkTraffic;
 use crate::pool::report::short;
-use crate::pool::{NodeId, NodeReport, PeerReport, TrafficCount, WaitReport};
+use crate::pool::{JobProcess, NodeId, NodeReport, PeerReport, TrafficCount, WaitReport};
 
 impl NodeHandle {
     /// What this node does, and what the threads of its process wait for on its links.
@@ -19,6 +19,12 @@ impl NodeHandle {
     pub fn report(&self) -> NodeReport {
         self.watch().report().unwrap_or_else(|| unreachable!("a node has joined"))
     }
+}
+
+/// What `egret run` has told this process.
+fn job() -> Option<JobProcess> {
+    let name = std::env::var(JOB).ok()?;
+    Some(JobProcess { name, rank: std::env::var(JOB_RANK).ok()?.parse().ok()? })
 }
 
 /// The links of a node at one moment.
@@ -51,6 +57,7 @@ impl PoolWatch {
         let report = NodeReport {
             node,
             process: std::process::id(),
+            job: job(),
             location,
             members: short(members),
             made_ms: rt::now().as_nanos() / 1_000_000,
@@ -140,6 +147,9 @@ fn shown(wait: &WaitRecord, of_link: &BTreeMap<(u32, u64), NodeId>) -> WaitRepor
     }
 }
 
+/// Set by `egret run`.
+const JOB: &str = "EGRET_JOB";
+const JOB_RANK: &str = "EGRET_JOB_RANK";
 /// What stands for the fabric of a link with the registry.
 const REGISTRY: &str = "registry";
 /// Characters of a text in a report.

@@ -327,7 +327,8 @@ impl fmt::Display for RegistryRefusal {
         match self {
             Self::Version { theirs } => write!(
                 f,
-                "the registry speaks version {theirs} of the protocol, this node {}",
+                "the registry speaks version {theirs} of the protocol, this node {}: build both programs with the same \
+                 version of egret",
                 super::wire::VERSION
             ),
             Self::Unreadable => write!(f, "the registry cannot read the question"),

@@ -129,7 +129,7 @@ pub enum JoinError {
     /// A setting that has no default is not set.
     #[error(
         "{name} is not set: start the program with `egret run -n N PROGRAM`, which sets it, \
-         or set {variable}, or say `Config::{name}(…)`"
+         or by `srun` or `mpiexec`, or set {variable}, or say `Config::{name}(…)`"
     )]
     MissingSetting {
         /// The setting.
@@ -234,6 +234,49 @@ pub enum JoinError {
         /// Why not.
         why: String,
     },
+    /// Slurm or `mpiexec` has started this process as one of several, and none of them can open their registry: it
+    /// needs the secret of the pool and the key that belongs to the secret.
+    #[error(
+        "{by} has started this process as one of several, of which rank 0 opens the registry, and {why}: \
+         `egret secret pool.secret`, in a directory that all their machines have, makes a secret and its key; \
+         then `export EGRET_SECRET_FILE=$PWD/pool.secret`"
+    )]
+    TaskSecret {
+        /// Who has started it.
+        by: Origin,
+        /// What is missing.
+        why: String,
+    },
+    /// Rank 0 of a step of Slurm cannot listen at the port where the others look for the registry.
+    #[error(
+        "rank 0 opens the registry at port {port}, which follows from the numbers of the job and the step or was \
+         reserved by Slurm, and cannot: {why}; `srun --resv-ports=1` gives the step another port, \
+         `srun --mpi=pmi2` needs none, and EGRET_REGISTRY names an `egret registry` instead"
+    )]
+    TaskPort {
+        /// The port.
+        port: u16,
+        /// Why not.
+        why: NicError,
+    },
+    /// Rank 0 of a step of Slurm is not on the machine where the others look for the registry.
+    #[error(
+        "the other tasks look for the registry on {host}, the first machine of the step, and rank 0, which \
+         opens it, is on another one: leave the tasks in their order (`srun --distribution`), \
+         use `srun --mpi=pmi2`, or set EGRET_REGISTRY to that of an `egret registry`"
+    )]
+    TaskPlace {
+        /// The first machine.
+        host: String,
+    },
+    /// The launcher did not pass on where the registry is.
+    #[error("rank 0 says over PMI (PMI_FD={fd}) where the registry is, and {why}")]
+    Pmi {
+        /// The number of the connection to the launcher.
+        fd: i32,
+        /// What happened.
+        why: String,
+    },
     /// A variable of the environment is no text.
     #[error("{variable} is not valid UTF-8")]
     VariableNotText {
@@ -252,6 +295,10 @@ pub enum Origin {
     File(PathBuf),
     /// The environment.
     Environment,
+    /// Slurm, which has started this process as one of several.
+    Slurm,
+    /// A launcher that speaks PMI, as `mpiexec` does, and has started this process as one of several.
+    Pmi,
     /// A pipe with this number, named by the environment.
     Descriptor(u32),
     /// The program's code.
@@ -264,6 +311,8 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Environment => f.write_str("environment"),
+            Self::Slurm => f.write_str("Slurm"),
+            Self::Pmi => f.write_str("PMI"),
             Self::Descriptor(number) => write!(f, "descriptor {number}"),
             Self::Code => f.write_str("program"),
         }
@@ -280,7 +329,10 @@ fn advice(why: &MessageError) -> &'static str {
             "the file in EGRET_SECRET_FILE says the key of another registry: take that of the \
              operator who opened this one"
         }
-        _ => "is it started (`egret run`, `Registry::open`), and at this address (EGRET_REGISTRY)?",
+        _ => {
+            "is it started (`egret run`, `Registry::open`; under `srun` by rank 0, whose error says more), and \
+             at this address (EGRET_REGISTRY)?"
+        }
     }
 }
 

@@ -21,5 +21,5 @@ pub use id::{FabricOffer, Member, NodeId};
 pub use join_error::{JoinError, Origin};
 pub use location::{Distance, Location};
 pub use properties::{Latency, Properties, Property};
-pub use report::{NodeReport, PeerReport, TrafficCount, WaitReport, wait_circle};
+pub use report::{JobProcess, NodeReport, PeerReport, TrafficCount, WaitReport, wait_circle};
 pub use view::View;

@@ -27,6 +27,8 @@ pub struct NodeReport {
     pub node: NodeId,
     /// The number of its process.
     pub process: u32,
+    /// Which process of which job it is; `None` if `egret run` has not started it.
+    pub job: Option<JobProcess>,
     /// Where it is.
     pub location: Location,
     /// How many nodes are members, as far as it knows.
@@ -46,6 +48,17 @@ pub struct NodeReport {
     pub omitted_peers: u32,
     /// Waits that are left away.
     pub omitted_waits: u32,
+}
+
+/// A process of a job of `egret run`; a part of [`NodeReport`].
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+#[non_exhaustive]
+pub struct JobProcess {
+    /// The name of the job (`EGRET_JOB`).
+    pub name: String,
+    /// The rank of the process in the job (`EGRET_JOB_RANK`), with which `egret run --tag-output` begins lines. In an open
+    /// pool it is another number than the rank of the node.
+    pub rank: u32,
 }
 
 /// What links carry: a part of [`NodeReport`], [`PeerReport`] and
@@ -323,6 +336,7 @@ mod tests {
         NodeReport {
             node: id(rank),
             process: 1,
+            job: None,
             location: Location::default(),
             members: 4,
             made_ms: 2000,

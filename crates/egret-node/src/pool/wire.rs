@@ -227,7 +227,7 @@ pub(crate) const SIZE_MAX: u32 = 65_536;
 pub(crate) const NAME_MAX: usize = 255;
 /// The version of the protocol: the first word of every request. The request of a member that may be asked again has
 /// two more: its number, and the number below which the member asks none again.
-pub(crate) const VERSION: u64 = 4;
+pub(crate) const VERSION: u64 = 5;
 /// The endpoint that the registry is.
 pub(crate) const ENDPOINT: &str = "egret.registry";
 /// The handler of all requests there.

@@ -53,7 +53,7 @@ use self::record::KeptState;
 use self::serve::RegistryServer;
 use self::state_dir::StateDir;
 use crate::flow::FlowTerms;
-use crate::pool::{Events, JoinError, NodeId, NodeReport};
+use crate::pool::{Events, JoinError, NodeId, NodeReport, drive};
 use crate::settings::config::Config;
 use crate::{Links, LinksOptions};
 
@@ -230,6 +230,25 @@ impl Registry {
         self.server.links.next_event().into_iter().chain(due).min()
     }
 
+    /// Waits until each rank of a closed pool has had a node, and all nodes have gone with their links; `false` if that is
+    /// not so in time.
+    pub(crate) fn wait_deserted(&self, deadline: Deadline) -> bool {
+        let server = &self.server;
+        let is_deserted = || {
+            let inner = server.inner.lock();
+            let pool = &inner.state.kept.pool;
+            let size = inner.state.terms.size;
+            (0..size).all(|rank| matches!(pool.last(rank), Some((_, Some(_)))))
+        };
+        let is_left = drive(&**server, deadline, &mut || is_deserted());
+        // The answer to the node that leaves last is on its way; that node closes its link when it has come.
+        let is_silent = || server.links.core.state.with(|state| state.links.keys().is_empty());
+        is_left && {
+            drive(&**server, Deadline::In(CLOSING), &mut || is_silent());
+            true
+        }
+    }
+
     /// Closes the registry: the nodes of the pool get the event that they have lost it, unless it keeps its
     /// [state](RegistryOptions::state); then they wait for it to be opened again.
     pub fn close(&self) {
@@ -263,6 +282,8 @@ fn open_freed(options: &NicOptions) -> Result<Nic, OpenError> {
 }
 
 const SPARE: u64 = 16 << 20;
+/// How long the links of nodes that have left are waited for.
+const CLOSING: Duration = Duration::from_secs(1);
 /// How long an address is waited for, and the time between two looks.
 const FREED_WITHIN: Duration = Duration::from_secs(2);
 const FREED_LOOK: Duration = Duration::from_millis(10);

@@ -112,6 +112,7 @@ impl RegistryServer {
         let ask = match request.words() {
             [VERSION] => read().map(|ask| (ask, 0, 0)),
             [VERSION, number, floor] => read().map(|ask| (ask, *number, *floor)),
+            [VERSION, ..] => Err(RegistryRefusal::Unreadable),
             _ => Err(RegistryRefusal::Version { theirs: VERSION }),
         };
         match ask {

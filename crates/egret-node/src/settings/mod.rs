@@ -18,6 +18,8 @@ pub(crate) mod config;
 mod descriptor;
 mod file;
 mod known;
+mod launched;
+mod node_list;
 mod secret;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,8 @@ pub use descriptor::{leave_secret, start_with_secret};
 use egret_net::rt::Deadline;
 use egret_net::vi::Secret;
 pub(crate) use known::SettingKey;
+pub(crate) use launched::{LaunchedTask, RegistryPlace};
+pub use node_list::expand_node_list;
 pub(crate) use secret::read as read_secret_file;
 pub(crate) use value::{FabricList, SettingValue};
 use zeroize::Zeroizing;
@@ -48,6 +52,8 @@ pub struct Settings {
     /// A secret in a pipe that was not taken: whether it is there, and its origin.
     left: Option<(bool, Origin)>,
     unknown: Vec<String>,
+    /// What a launcher of another kind than `egret run` says of this process.
+    task: Option<LaunchedTask>,
 }
 
 /// One setting, to be shown.
@@ -129,6 +135,11 @@ impl Settings {
         {
             settings.say(SettingKey::Location, location.to_string(), Origin::Environment);
         }
+        if !WHO_AND_WHERE.iter().any(|key| settings.is_said(*key))
+            && let Some(task) = LaunchedTask::of(&environment)
+        {
+            settings.launch(task);
+        }
         settings.unknown = environment.into_keys().filter(|name| is_unknown(name)).collect();
         settings.read_pipe(pipe)?;
         settings.read_secret(directory)?;
@@ -157,7 +168,23 @@ impl Settings {
     /// All settings there are.
     #[must_use]
     pub fn all(&self) -> Vec<Setting> {
-        SettingKey::ALL.into_iter().map(|key| self.setting(key)).collect()
+        let mut all: Vec<_> = SettingKey::ALL.into_iter().map(|key| self.setting(key)).collect();
+        if let Some(task) = &self.task
+            && let Some(registry) = all.iter_mut().find(|setting| setting.name == "registry")
+            && registry.value.is_none()
+        {
+            registry.value = Some("(where rank 0 opens it)".to_owned());
+            registry.origin = task.by.clone();
+        }
+        all
+    }
+
+    /// Whether another launcher than `egret run` has started this process as one of several: `srun` or `mpiexec`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_task() -> bool {
+        let read = || Self::read_with(own_environment()?, Path::new(""), PipeUse::Leave);
+        read().is_ok_and(|settings| settings.task().is_some())
     }
 
     /// How long a job stands still until its launcher says who waits for whom, by the environment and the file of this
@@ -235,6 +262,9 @@ impl Settings {
 
     /// Sets a setting.
     pub(crate) fn say(&mut self, key: SettingKey, value: String, origin: Origin) {
+        if key == SettingKey::Registry && origin == Origin::Code {
+            self.leave_launched();
+        }
         match key {
             SettingKey::Secret => {
                 let value = Zeroizing::new(value);
@@ -242,6 +272,12 @@ impl Settings {
             }
             key => drop(self.said.insert(key, (value, origin))),
         }
+    }
+
+    /// What a launcher of another kind than `egret run` says of this process, if nothing nearer says who it is and where
+    /// the registry is.
+    pub(crate) const fn task(&self) -> Option<&LaunchedTask> {
+        self.task.as_ref()
     }
 
     /// Whether a setting is set.
@@ -360,5 +396,9 @@ fn is_unknown(variable: &str) -> bool {
     variable.starts_with("EGRET_") && !SettingKey::is_variable(variable) && !is_other
 }
 
-/// Variables for simulated worlds and for tests, and the one by which a job knows its processes on another machine.
-const OTHERS: [&str; 4] = ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS", "EGRET_OUTPOST"];
+/// Variables for simulated worlds and for tests, and those by which a job knows its processes.
+const OTHERS: [&str; 5] =
+    ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS", "EGRET_OUTPOST", "EGRET_JOB_RANK"];
+/// Who says one of these knows the registry, or is a process of `egret run`.
+const WHO_AND_WHERE: [SettingKey; 4] =
+    [SettingKey::Registry, SettingKey::Rank, SettingKey::Size, SettingKey::Job];

@@ -158,7 +158,7 @@ pub(crate) fn ask_to_join(links: &Links, registry: &str, host: &str) -> Vec<u8> 
     let ask = [&ask[..], &text("tcp"), &text(host), &properties].concat();
     let to = EndpointName::new(registry, "egret.registry", 0);
     let remote = links.bundle().endpoint(0).wait_map(&to, SOON).unwrap();
-    let answer = remote.wait_call(Message::to(0).words(&[4]).bytes(&ask), SOON).unwrap();
+    let answer = remote.wait_call(Message::to(0).words(&[5]).bytes(&ask), SOON).unwrap();
     answer.bytes().to_vec()
 }
 

@@ -101,7 +101,7 @@ fn a_refused_follower_is_answered_at_its_endpoint() {
     let to = EndpointName::new(registry.address(), REGISTRY, 0);
     let remote = mine.wait_map(&to, SOON).unwrap();
     let follow = [&[1_u8][..], &[0; 8]].concat();
-    drop(remote.wait_request(Message::to(0).words(&[4]).bytes(&follow), SOON).unwrap());
+    drop(remote.wait_request(Message::to(0).words(&[5]).bytes(&follow), SOON).unwrap());
     assert!(links.drive(SOON, || !told.lock().unwrap().is_empty()), "it was not told");
     let not_a_member = vec![5, 8];
     assert_eq!(*told.lock().unwrap(), [not_a_member]);

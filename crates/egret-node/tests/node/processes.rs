@@ -34,7 +34,7 @@ fn a_program_without_a_launcher_says_what_to_do() {
     // As `main` prints it, which is by `Debug`.
     let said = String::from_utf8(output.stderr).unwrap();
     let wanted = "Error: registry is not set: start the program with `egret run -n N PROGRAM`, \
-                  which sets it, or set EGRET_REGISTRY, or say `Config::registry(…)`";
+                  which sets it, or by `srun` or `mpiexec`, or set EGRET_REGISTRY, or say `Config::registry(…)`";
     assert!(said.lines().any(|line| line == wanted), "{said}");
 }
 

@@ -46,7 +46,7 @@ fn the_key_of_a_node_that_left_is_refused() {
     assert_eq!(asks(&registry, &identity), key_used(id), "it is a member");
     let to = EndpointName::new(registry.address(), "egret.registry", 0);
     let remote = links.bundle().endpoint(0).wait_map(&to, SOON).unwrap();
-    let left = remote.wait_call(Message::to(0).words(&[4]).bytes(&[LEAVE]), SOON).unwrap();
+    let left = remote.wait_call(Message::to(0).words(&[5]).bytes(&[LEAVE]), SOON).unwrap();
     assert_eq!(left.bytes(), [2], "it was done");
     drop((remote, links));
     let event = events.wait_next(SOON).unwrap();

@@ -75,7 +75,7 @@ impl Impostor {
         let to = EndpointName::new(registry, "egret.registry", 0);
         let soon = Duration::from_secs(3);
         let remote = self.links().bundle().endpoint(0).wait_map(&to, soon).unwrap();
-        let answer = remote.wait_call(Message::to(0).words(&[4]).bytes(&ask), soon).unwrap();
+        let answer = remote.wait_call(Message::to(0).words(&[5]).bytes(&ask), soon).unwrap();
         // A welcome is the first of the answers, a refusal the sixth.
         match answer.bytes().first() {
             Some(0) => "done".to_owned(),

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 /// What one side says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame<T> {
+pub(crate) enum Frame<T> {
     Said(T),
     /// Bytes of a stream that both sides know by this number.
     Bytes(u32, Vec<u8>),
@@ -19,7 +19,7 @@ pub(super) enum Frame<T> {
 
 impl<T: Serialize + DeserializeOwned> Frame<T> {
     /// Reads the next, which has at most so many bytes; `None` at the end of the input.
-    pub(super) fn read(from: &mut impl Read, most: usize) -> io::Result<Option<Self>> {
+    pub(crate) fn read(from: &mut impl Read, most: usize) -> io::Result<Option<Self>> {
         let mut head = [0; 4];
         match from.read(&mut head[..1])? {
             0 => return Ok(None),
@@ -47,7 +47,7 @@ impl<T: Serialize + DeserializeOwned> Frame<T> {
     }
 
     /// The message as bytes, which may have a secret: there is no other copy of them.
-    pub(super) fn said(what: &T) -> io::Result<Zeroizing<Vec<u8>>> {
+    pub(crate) fn said(what: &T) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut count = ByteCount(0);
         serde_json::to_writer(&mut count, what)?;
         let length = count.0 + 1;

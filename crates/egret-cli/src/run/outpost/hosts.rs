@@ -6,9 +6,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use egret::node::settings::expand_node_list;
+use serde::{Deserialize, Serialize};
 
 /// A machine, and how many processes it takes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostSlots {
     pub(crate) host: String,
     pub(crate) slots: u32,
@@ -99,63 +101,21 @@ pub(crate) fn of_slurm(
     if step.is_some_and(|step| step < SLURM_STEPS) {
         return Ok(None);
     }
-    let hosts =
-        expand(&list).with_context(|| format!("SLURM_JOB_NODELIST={list} is not understood"))?;
+    let hosts = expand_node_list(&list)
+        .with_context(|| format!("SLURM_JOB_NODELIST={list} is not understood"))?;
     if hosts.len() == 1 && is_here(&hosts[0]) {
         return Ok(None);
     }
     let tasks = variable("SLURM_TASKS_PER_NODE").or_else(|| variable("SLURM_JOB_CPUS_PER_NODE"));
-    let tasks = tasks.unwrap_or_default();
-    let slots = counts(&tasks, hosts.len())
-        .with_context(|| format!("SLURM_TASKS_PER_NODE={tasks} is not understood"))?;
+    let tasks = tasks.context(
+        "SLURM_TASKS_PER_NODE is not set, so it is not known how many processes each machine of the allocation takes: say \
+         --host a:2,b:2",
+    )?;
+    let slots = counts(&tasks, hosts.len()).with_context(|| {
+        let count = hosts.len();
+        format!("SLURM_TASKS_PER_NODE={tasks} is not understood: as 2(x3),1 for the {count} machines is expected")
+    })?;
     Ok(Some(hosts.into_iter().zip(slots).map(|(host, slots)| HostSlots { host, slots }).collect()))
-}
-
-/// The machines of `a[1-3,07]-x,b`.
-fn expand(list: &str) -> Option<Vec<String>> {
-    let (mut hosts, mut rest) = (Vec::new(), list);
-    while !rest.is_empty() {
-        let (mut depth, mut end) = (0_usize, rest.len());
-        for (at, sign) in rest.char_indices() {
-            match sign {
-                '[' => depth += 1,
-                ']' => depth = depth.checked_sub(1)?,
-                ',' if depth == 0 => {
-                    end = at;
-                    break;
-                }
-                _ => {}
-            }
-        }
-        hosts.extend(expand_one(&rest[..end])?);
-        if hosts.len() > HOSTS_MAX {
-            return None;
-        }
-        rest = rest[end..].strip_prefix(',').unwrap_or_default();
-    }
-    Some(hosts)
-}
-
-fn expand_one(name: &str) -> Option<Vec<String>> {
-    let Some((before, rest)) = name.split_once('[') else {
-        return (!name.is_empty() && !name.contains(']')).then(|| vec![name.to_owned()]);
-    };
-    let (numbers, after) = rest.split_once(']')?;
-    let after = if after.is_empty() { vec![String::new()] } else { expand_one(after)? };
-    let mut hosts = Vec::new();
-    for part in numbers.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (from, to): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        if to < from || to - from >= HOSTS_MAX {
-            return None;
-        }
-        let width = first.len();
-        hosts
-            .extend((from..=to).flat_map(|n| {
-                after.iter().map(move |after| format!("{before}{n:0width$}{after}"))
-            }));
-    }
-    Some(hosts)
 }
 
 /// The numbers of `2(x3),1`, of which there are so many.
@@ -180,7 +140,7 @@ pub(crate) fn places(hosts: &[HostSlots], processes: u32) -> Result<Vec<JobPlace
     let all: u64 = hosts.iter().map(|host| u64::from(host.slots)).sum();
     if u64::from(processes) > all {
         return Err(format!(
-            "the machines take {all} processes, and -n says {processes}: `a:2` says that a takes 2"
+            "the machines take {all} processes, and {processes} are to run: `a:2` says that a takes 2"
         ));
     }
     let (mut seen, mut next, mut placed) = (BTreeSet::new(), 0, Vec::new());
@@ -258,13 +218,6 @@ mod tests {
 
     #[test]
     fn machines_of_slurm_are_read() {
-        let expanded = |list| expand(list).unwrap().join(" ");
-        assert_eq!(expanded("a"), "a");
-        assert_eq!(expanded("n[1-3,07],m"), "n1 n2 n3 n07 m");
-        assert_eq!(expanded("r[1-2]n[08-10]"), "r1n08 r1n09 r1n10 r2n08 r2n09 r2n10");
-        for list in ["a[", "a[1-", "a]", "a[2-1]", "a[x]", "a[1-999999999]", "a,,b"] {
-            assert_eq!(expand(list), None, "{list}");
-        }
         assert_eq!(counts("2(x3),1", 4).unwrap(), [2, 2, 2, 1]);
         assert!(counts("2", 2).is_none() && counts("", 0).is_none() && counts("2(x", 2).is_none());
 

@@ -17,9 +17,9 @@
 
 mod frames;
 mod hosts;
-mod inbox;
 mod order;
 mod plan;
+mod program_copy;
 mod relay;
 mod remote;
 mod serve;
@@ -27,11 +27,13 @@ mod transport;
 
 use std::time::Duration;
 
+pub(crate) use frames::Frame;
 pub(crate) use hosts::{HostSlots, JobPlace, of_file, of_slurm, parse, places};
+pub(crate) use order::PROTOCOL;
 pub(crate) use plan::say_plan;
-pub(crate) use remote::{OutpostNews, Outposts};
-pub(crate) use serve::{OutpostArgs, OutpostGuardArgs, guard, serve};
-pub(crate) use transport::{SRUN, Transport};
+pub(crate) use remote::{CalledOutposts, FailedOutpost, OutpostNews, Outposts};
+pub(crate) use serve::{OutpostArgs, OutpostGuardArgs, connection, guard, serve};
+pub(crate) use transport::{Transport, egret_there};
 
 /// Either side says something this often.
 const SAY_EVERY: Duration = Duration::from_millis(500);

@@ -18,6 +18,8 @@ pub(super) enum OutpostOrder {
     Pass(i32),
     /// Give it to every descendant, except to the group of one rank.
     End { signal: i32, spare: Option<u32> },
+    /// Give it to the group of one rank.
+    EndOne { rank: u32, signal: i32 },
     /// So many bytes of output have been passed on.
     Taken(u32),
     /// No output of this stream is wanted any more: who writes to it is to learn that.
@@ -33,6 +35,8 @@ pub(super) enum OutpostOrder {
 pub(super) enum OutpostReport {
     /// The first of all.
     Hello(OutpostHello),
+    /// All processes are started.
+    Started,
     /// The job cannot begin here; the exit code is that of a shell.
     Refused { why: String, code: u8 },
     /// These processes have ended, in no known order.
@@ -68,6 +72,10 @@ pub(super) struct OutpostJob {
     /// The command line that says the job.
     pub(super) args: Vec<OsBytes>,
     pub(super) ranks: Range<u32>,
+    /// How many ranks other outposts of the machine have had.
+    pub(super) local: u32,
+    /// The program has come before this order, as bytes of [`PROGRAM`].
+    pub(super) is_copied: bool,
     pub(super) pool: String,
     pub(super) registry: String,
     /// Wiped with this.
@@ -119,10 +127,12 @@ pub(super) fn stream_of(rank: u32, is_error: bool) -> u32 {
 
 /// The stream that rank 0 reads; no bytes are its end.
 pub(super) const INPUT: u32 = 0;
+/// The stream with the program that the outpost is to start, if the program is copied.
+pub(super) const PROGRAM: u32 = 1;
 /// Bytes of input that the launcher says before the outpost has passed them on.
 pub(super) const INPUT_WINDOW: usize = 256 << 10;
 /// Launcher and outpost understand each other if this is the same.
-pub(super) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 3;
 /// What an outpost says before its first frame.
 pub(super) const GREETING: &[u8] = b"egret outpost\n";
 /// Bytes of output that an outpost says before the launcher has passed them on.

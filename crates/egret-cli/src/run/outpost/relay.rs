@@ -15,9 +15,9 @@ use zeroize::Zeroizing;
 
 use super::SAY_EVERY;
 use super::frames::{Frame, PIECE_MAX, write_bytes};
-use super::inbox::Inbox;
 use super::order::{GREETING, OutpostReport, WINDOW, stream_of};
 use crate::run::fault::{Fault, planted};
+use crate::run::inbox::Inbox;
 use crate::run::output::JobStream;
 use crate::run::sink::Unbuffered;
 use crate::system::wait_for;

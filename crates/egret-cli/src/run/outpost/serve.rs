@@ -15,14 +15,16 @@ use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_sig
 use rustix::stdio::{dup2_stdin, dup2_stdout, stdin};
 
 use super::frames::{FRAME_MAX, Frame};
-use super::inbox::Inbox;
-use super::order::{OutpostHello, OutpostJob, OutpostOrder, OutpostReport, PROTOCOL};
+use super::order::{OutpostHello, OutpostJob, OutpostOrder, OutpostReport, PROGRAM, PROTOCOL};
+use super::program_copy::ProgramCopy;
 use super::relay::Relay;
 use super::{LOST_AFTER, SAY_EVERY};
 use crate::run::args::{OnDeath, RunArgs};
 use crate::run::descendants::{self, Reaped};
 use crate::run::environment::{self, Environment};
 use crate::run::guard::OutpostLauncher;
+use crate::run::inbox::Inbox;
+use crate::run::launcher::StartPlan;
 use crate::run::ranks::Ranks;
 use crate::run::signals::{self, Signals};
 use crate::run::status::Status;
@@ -81,11 +83,23 @@ pub(crate) fn serve(args: OutpostArgs) -> Result<ExitCode> {
     let last = Arc::new(Mutex::new(rt::now()));
     let hears = Arc::clone(&last);
     rt::spawn("orders", move || {
+        let (mut program, mut has_begun) = (None::<ProgramCopy>, false);
         // What is no order is as bad as none: the launcher has a reason of its own to be told.
         while let Ok(Some(frame)) = Frame::read(&mut orders, FRAME_MAX) {
             *hears.lock().unwrap_or_else(PoisonError::into_inner) = rt::now();
             match frame {
-                Frame::Said(order) => heard.put(OutpostEvent::Order(order)),
+                Frame::Said(order) => {
+                    let begins = matches!(order, OutpostOrder::Begin(_));
+                    has_begun |= begins;
+                    let copy = program.take_if(|_| begins);
+                    copy.into_iter().for_each(|copy| heard.put(OutpostEvent::Program(copy)));
+                    heard.put(OutpostEvent::Order(order));
+                }
+                // It comes before the order.
+                Frame::Bytes(PROGRAM, _) if has_begun => break,
+                Frame::Bytes(PROGRAM, bytes) => {
+                    program.get_or_insert_with(ProgramCopy::new).add(&bytes);
+                }
                 Frame::Bytes(_, bytes) => _ = input.send(bytes),
             }
         }
@@ -103,6 +117,7 @@ pub(crate) fn serve(args: OutpostArgs) -> Result<ExitCode> {
         signals,
         inbox,
         relay: Arc::new(relay),
+        program: None,
         inputs: Some(inputs),
         ranks: None,
         heard: last,
@@ -137,7 +152,7 @@ fn ending(ranks: &Ranks) -> Supervisor {
 }
 
 /// The address of the launcher, and that of this machine, as the connection between them has them.
-fn connection() -> Option<(String, Option<String>)> {
+pub(crate) fn connection() -> Option<(String, Option<String>)> {
     if let Ok(of_ssh) = std::env::var("SSH_CONNECTION") {
         let mut words = of_ssh.split(' ').map(str::to_owned);
         return Some((words.next()?, words.nth(1)));
@@ -148,6 +163,8 @@ fn connection() -> Option<(String, Option<String>)> {
 /// What threads have for the main one.
 #[derive(Debug)]
 enum OutpostEvent {
+    /// The whole program of a job that begins.
+    Program(ProgramCopy),
     Order(OutpostOrder),
     NoMoreOrders,
     /// All is said to the launcher, or can be said no more.
@@ -162,6 +179,8 @@ struct Outpost {
     signals: Signals,
     inbox: Inbox<OutpostEvent>,
     relay: Arc<Relay>,
+    /// The program, if the launcher has sent it.
+    program: Option<ProgramCopy>,
     /// What rank 0 is to read, until it is started.
     inputs: Option<Receiver<Vec<u8>>>,
     /// The processes, once they are started.
@@ -183,6 +202,7 @@ impl Outpost {
         loop {
             for event in self.inbox.take() {
                 match event {
+                    OutpostEvent::Program(program) => self.program = Some(program),
                     OutpostEvent::Order(order) => self.obey(order),
                     OutpostEvent::NoMoreOrders => self.is_lost = true,
                     OutpostEvent::Relayed => self.is_relayed = true,
@@ -252,6 +272,11 @@ impl Outpost {
                     ranks.end_all(signal, spare, &descendants::Strangers::default());
                 }
             }
+            OutpostOrder::EndOne { rank, signal } => {
+                if let (Some(signal), Some(ranks)) = (Signal::from_named_raw(signal), &self.ranks) {
+                    ranks.pass_to(rank, signal);
+                }
+            }
             OutpostOrder::Taken(bytes) => self.relay.taken(bytes),
             OutpostOrder::Unread(stream) => self.relay.unread(stream),
             OutpostOrder::Here => {}
@@ -274,7 +299,16 @@ impl Outpost {
         if job.is_egret {
             asked.program = own_program().into_os_string();
         }
-        if let Some(refusal) = program::refusal(&asked) {
+        let file = match &self.program {
+            Some(copy) => Some(copy.path()?),
+            None if job.is_copied => {
+                return Err(
+                    anyhow::anyhow!("the program was not sent, and its file is empty").into()
+                );
+            }
+            None => None,
+        };
+        if let Some(refusal) = program::refusal(&asked).filter(|_| file.is_none()) {
             return Err(OutpostRefusal { why: refusal.to_string(), code: refusal.code() });
         }
         environment.pool = job.pool;
@@ -285,13 +319,19 @@ impl Outpost {
         let here = connection().and_then(|(_, here)| here);
         environment.listen = here.filter(|address| launcher::is_own(address));
         let files = launcher::raise_files(job.ranks.len() as u64 * 2);
-        let started = launcher::start(&asked, &job.ranks, &environment, (Stdio::piped(), files))?;
+        let (ranks, local, stdin) = (job.ranks, job.local, Stdio::piped());
+        let plan = StartPlan { ranks, local, stdin, files, file };
+        let started = launcher::start(&asked, &environment, plan)?;
         self.ranks = Some(started.ranks);
+        self.relay.report(&OutpostReport::Started);
         self.relay.add(started.streams);
         if let (Some(input), Some(inputs)) = (started.input, self.inputs.take()) {
             let relay = Arc::clone(&self.relay);
             let thread = rt::spawn("input", move || give_input(input, &inputs, &relay));
-            thread.context("starting a thread for input")?;
+            if thread.is_err() {
+                // Rank 0 sees the end of its input.
+                self.relay.report(&OutpostReport::InputUnread);
+            }
         }
         Ok(())
     }
@@ -330,7 +370,7 @@ impl Outpost {
                     ranks.end_all(signal, None, &descendants::Strangers::default());
                 }
                 Action::Finish { .. } => return true,
-                Action::Pass(_) | Action::Tell(_) => {}
+                Action::Pass(_) | Action::EndOne { .. } | Action::Tell(_) => {}
             }
         }
         false

@@ -1,7 +1,7 @@
 //! How a command is started on another machine.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +20,13 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
+    /// What `--remote` says, and what is usual here if it says nothing.
+    pub(crate) fn asked(remote: Option<&str>) -> Self {
+        let in_slurm = std::env::var_os("SLURM_JOB_NODELIST").is_some();
+        let usual = if in_slurm { SRUN } else { SSH };
+        Self::of(remote.unwrap_or(usual))
+    }
+
     /// What `--remote` says.
     pub(crate) fn of(command: &str) -> Self {
         let words: Vec<_> = command.split_whitespace().map(OsString::from).collect();
@@ -54,11 +61,19 @@ impl Transport {
 
     /// Starts it. It ends with this process.
     pub(super) fn start(&self, host: &str, egret: &Path, outpost: &[String]) -> Result<Child> {
+        let mut command = self.command(host, egret, outpost)?;
+        command.spawn().with_context(|| format!("starting {}", self.name()))
+    }
+
+    /// What starts it, with pipes for its input and output. It ends with the thread that spawns it.
+    pub(crate) fn command(&self, host: &str, egret: &Path, outpost: &[String]) -> Result<Command> {
         let (Self::Ssh(words) | Self::Srun(words)) = self;
-        let Some(name) = words.first() else { bail!("--remote names no command") };
+        if words.is_empty() {
+            bail!("--remote names no command");
+        }
         let words = self.words(host, egret, outpost);
         let mut command = Command::new(own_program());
-        command.args(child::to_args(getpid().as_raw_pid(), None, None)).args(&words);
+        command.args(child::to_args(getpid().as_raw_pid(), None, None, None)).args(&words);
         // What the other machine is to have it is given by orders; srun would take all of this environment along.
         environment::without_secret(&mut command).env_remove("EGRET_LOCATION");
         if matches!(self, Self::Srun(_)) {
@@ -67,13 +82,41 @@ impl Transport {
             command.env("SLURM_CPU_BIND", "none");
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.spawn().with_context(|| format!("starting {}", name.display()))
+        Ok(command)
+    }
+
+    /// A command by which a person sees whether it reaches the machine.
+    pub(crate) fn trial(&self, host: &str) -> String {
+        let words = |words: &[OsString]| {
+            let words = words.iter().map(|word| quoted(&word.to_string_lossy()));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        match self {
+            Self::Ssh(command) => format!("{} {host} true", words(command)),
+            Self::Srun(command) => {
+                format!("{} --overlap --nodes=1 --ntasks=1 --nodelist={host} true", words(command))
+            }
+        }
     }
 
     /// What it is called, for people.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let (Self::Ssh(words) | Self::Srun(words)) = self;
         words.first().map_or_else(String::new, |name| name.display().to_string())
+    }
+}
+
+/// Where `egret` is on the other machines: where `--egret` says, else where it is here.
+pub(crate) fn egret_there(asked: Option<&Path>) -> Result<PathBuf> {
+    let own = own_program();
+    match asked {
+        Some(path) => Ok(path.to_owned()),
+        None if own.starts_with("/proc") => {
+            bail!(
+                "the file of this egret is gone: --egret PATH says where it is on the other machines"
+            )
+        }
+        None => Ok(own),
     }
 }
 
@@ -95,8 +138,10 @@ const SSH_OPTIONS: [&str; 9] = [
     "-o",
     "ClearAllForwardings=yes",
 ];
+/// What reaches another machine.
+const SSH: &str = "ssh";
 /// What starts a command in an allocation of Slurm.
-pub(crate) const SRUN: &str = "srun";
+const SRUN: &str = "srun";
 /// A step of one task beside others, whose output comes as it is written.
 const SRUN_STEP: [&str; 6] =
     ["--quiet", "--overlap", "--nodes=1", "--ntasks=1", "--unbuffered", "--kill-on-bad-exit=0"];

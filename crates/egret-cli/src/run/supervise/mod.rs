@@ -6,11 +6,14 @@
 //! have some time of *grace*: they learn of it by themselves, say what they have to say and
 //! end. Then the job is *ending*: everybody was told to end and has until a moment to do so.
 //! After that it is *killed*, again and again until no process is left. A job that is to [go on](OnDeath::GoOn) is told
-//! of failures, and runs until its last process has ended.
+//! of failures, and runs until its last process has ended. Processes come and go in a job that runs: one that was
+//! [removed](SupervisorEvent::Removed) ends without that being a failure.
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use egret::rt::Instant;
@@ -34,6 +37,10 @@ pub(crate) enum SupervisorEvent {
     GuardGone,
     /// No descendant is left.
     Alone,
+    /// These processes run as well from now on.
+    Added(Range<u32>),
+    /// This one is to end, and the others go on.
+    Removed(u32),
     /// The time of [`Supervisor::wake_at`] has come.
     Tick,
 }
@@ -45,6 +52,8 @@ pub(crate) enum Action {
     Pass(Signal),
     /// Give it to every descendant, except to the group of one.
     End { signal: Signal, spare: Option<u32> },
+    /// Give it to the group of one process.
+    EndOne { rank: u32, signal: Signal },
     /// Tell people.
     Tell(String),
     /// The job is over.
@@ -55,6 +64,8 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     running: Vec<bool>,
+    /// How many processes the job has or had.
+    started: usize,
     timeout: Option<Duration>,
     timeout_at: Option<Instant>,
     grace: Duration,
@@ -67,6 +78,8 @@ pub(crate) struct Supervisor {
     on_death: OnDeath,
     /// The failures that the job has outlived, in their order.
     outlived: Vec<(u32, Status)>,
+    /// Processes that were told to end, alone, and when they are killed; none if they were.
+    removed: BTreeMap<u32, Option<Instant>>,
     hurried: bool,
 }
 
@@ -110,6 +123,7 @@ impl Supervisor {
     ) -> Self {
         Self {
             running: vec![true; processes as usize],
+            started: processes as usize,
             timeout,
             timeout_at: timeout.and_then(|timeout| now.checked_add(timeout)),
             grace,
@@ -119,6 +133,7 @@ impl Supervisor {
             blamed: None,
             on_death,
             outlived: Vec::new(),
+            removed: BTreeMap::new(),
             hurried: false,
         }
     }
@@ -137,12 +152,19 @@ impl Supervisor {
             SupervisorEvent::Signal(signal) => self.signalled(signal, now),
             SupervisorEvent::GuardGone => self.guard_gone(now),
             SupervisorEvent::Alone => self.alone(),
+            SupervisorEvent::Added(ranks) => self.added(ranks),
+            SupervisorEvent::Removed(rank) => self.remove(rank, now),
             SupervisorEvent::Tick => self.tick(now),
         }
     }
 
     /// When to say [`SupervisorEvent::Tick`].
     pub(crate) fn wake_at(&self) -> Option<Instant> {
+        let kills = self.removed.values().copied().flatten();
+        kills.chain(self.phase_ends_at()).min()
+    }
+
+    fn phase_ends_at(&self) -> Option<Instant> {
         match self.phase {
             JobPhase::Running => self.timeout_at,
             JobPhase::Grace { end_at, .. } => end_at,
@@ -157,6 +179,11 @@ impl Supervisor {
         (0..).zip(&self.running).filter_map(|(rank, runs)| runs.then_some(rank))
     }
 
+    /// Whether processes may still be added and removed: the job is not ending.
+    pub(crate) fn is_running(&self) -> bool {
+        self.phase == JobPhase::Running && self.running.contains(&true)
+    }
+
     /// Whether somebody has had enough, and asked a second time.
     pub(crate) fn is_hurried(&self) -> bool {
         self.hurried
@@ -165,15 +192,59 @@ impl Supervisor {
     fn exited(&mut self, mut ended: Vec<(u32, Status)>, now: Instant) -> Vec<Action> {
         // Of those that ended at once, a signal was the cause rather than the effect.
         ended.sort_by_key(|(rank, status)| (matches!(status, Status::Code(_)), *rank));
-        ended.iter().for_each(|(rank, _)| self.running[*rank as usize] = false);
+        for (rank, _) in &ended {
+            if let Some(runs) = self.running.get_mut(*rank as usize) {
+                *runs = false;
+            }
+        }
         let mut actions = Vec::new();
-        for (rank, status) in ended.into_iter().filter(|(_, status)| status.is_failure()) {
-            actions.extend(self.failed(rank, status, now));
+        for (rank, status) in ended {
+            let is_removed = self.removed.remove(&rank).is_some();
+            if is_removed && !planted(Fault::RemovalFails) {
+                actions.push(Action::Tell(format!("rank {rank} {status}: it was removed")));
+            } else if status.is_failure() {
+                actions.extend(self.failed(rank, status, now));
+            }
         }
         if !self.running.contains(&true) {
             actions.extend(self.all_exited(now));
         }
         actions
+    }
+
+    fn added(&mut self, ranks: Range<u32>) -> Vec<Action> {
+        let (first, end) = (ranks.start as usize, ranks.end as usize);
+        if self.running.len() < end {
+            // Those between whose machines were not reached never run.
+            self.running.resize(end, false);
+        }
+        self.running[first..end].fill(true);
+        self.started += ranks.len();
+        if matches!(self.phase, JobPhase::Ending { .. }) && self.cause == JobEndCause::Done {
+            // All others have ended while these were being started: the job goes on with them.
+            self.phase = JobPhase::Running;
+        }
+        Vec::new()
+    }
+
+    /// Tells one process to end.
+    fn remove(&mut self, rank: u32, now: Instant) -> Vec<Action> {
+        let runs = self.running.get(rank as usize).is_some_and(|runs| *runs);
+        if !runs || self.removed.contains_key(&rank) {
+            return Vec::new();
+        }
+        self.removed.insert(rank, Some(now + PATIENCE));
+        vec![Action::EndOne { rank, signal: Signal::TERM }]
+    }
+
+    /// Kills the processes that were told to end, and have not.
+    fn kill_removed(&mut self, now: Instant) -> Vec<Action> {
+        let due = self.removed.iter_mut().filter(|(_, at)| at.is_some_and(|at| now >= at));
+        due.map(|(rank, at)| {
+            *at = None;
+            Action::EndOne { rank: *rank, signal: Signal::KILL }
+        })
+        .collect()
     }
 
     /// No process of the job runs any more; what they started may.
@@ -219,7 +290,7 @@ impl Supervisor {
         if self.outlived.is_empty() || planted(Fault::FailuresUntold) {
             return None;
         }
-        let (failed, processes) = (self.outlived.len(), self.running.len());
+        let (failed, processes) = (self.outlived.len(), self.started);
         let named = self.outlived.iter().take(NAMED_MAX);
         let mut named: Vec<_> =
             named.map(|(rank, status)| format!("rank {rank} {status}")).collect();
@@ -357,6 +428,12 @@ impl Supervisor {
     }
 
     fn tick(&mut self, now: Instant) -> Vec<Action> {
+        let mut actions = self.kill_removed(now);
+        actions.extend(self.end_phase(now));
+        actions
+    }
+
+    fn end_phase(&mut self, now: Instant) -> Vec<Action> {
         match self.phase {
             JobPhase::Running if self.timeout_at.is_some_and(|at| now >= at) => {
                 let time = self.timeout.unwrap_or_default();

@@ -345,9 +345,62 @@ fn a_killed_process_is_the_cause_though_seen_later() {
     story.ends_with(139);
 }
 
+/// Processes come, and go when they are told to, and the others go on.
+fn removed() {
+    let removes = |rank, signal| Action::EndOne { rank, signal };
+    let mut story = Story::new(None);
+    // Ranks 3 and 4 were on a machine that was not reached.
+    assert_eq!(story.on(SupervisorEvent::Added(5..7)), []);
+    assert_eq!(story.on(SupervisorEvent::Removed(4)), [], "it does not run");
+    assert_eq!(story.on(SupervisorEvent::Removed(9)), []);
+    assert_eq!(story.on(SupervisorEvent::Removed(5)), [removes(5, Signal::TERM)]);
+    assert_eq!(story.on(SupervisorEvent::Removed(5)), [], "it is told already");
+    let told = tell("rank 5 was ended by signal 15 (TERM): it was removed");
+    assert_eq!(story.exit(5, TERMED), [told]);
+    assert!(story.supervisor.is_running());
+    // The next one does not obey.
+    story.on(SupervisorEvent::Removed(1));
+    assert_eq!(story.wait(), (5000, vec![removes(1, Signal::KILL)]));
+    assert_eq!(story.supervisor.wake_at(), None, "it is killed once");
+    let told = tell("rank 1 was ended by signal 9 (KILL): it was removed");
+    assert_eq!(story.exit(1, KILLED_HARD), [told]);
+    story.all_end(Status::Code(0));
+    assert!(!story.supervisor.is_running());
+    story.ends_with(0);
+}
+
+#[test]
+fn processes_come_and_go() {
+    removed();
+}
+
+/// A process that was added fails like any other.
+#[test]
+fn added_processes_belong_to_the_job() {
+    let mut story = Story::of(None, OnDeath::GoOn);
+    story.on(SupervisorEvent::Added(3..5));
+    story.exit(4, Status::Code(3));
+    story.all_end(Status::Code(0));
+    let last = tell("1 of 5 processes failed: rank 4 exited with code 3");
+    assert_eq!(story.on(SupervisorEvent::Alone), [last, Action::Finish { code: 3 }]);
+}
+
+/// Processes that come when all others have just ended keep the job alive.
+#[test]
+fn a_job_goes_on_with_processes_that_come_at_its_end() {
+    let mut story = Story::new(None);
+    story.all_end(Status::Code(0));
+    assert!(story.supervisor.wake_at().is_some(), "what is left has a moment");
+    story.on(SupervisorEvent::Added(3..4));
+    assert_eq!(story.supervisor.wake_at(), None);
+    story.all_end(Status::Code(0));
+    story.ends_with(0);
+}
+
 #[test]
 fn planted_faults_are_caught() {
-    let checks: [(Fault, fn()); 9] = [
+    let checks: [(Fault, fn()); 10] = [
+        (Fault::RemovalFails, removed),
         (Fault::FailuresUntold, outlived),
         (Fault::LastCode, first_failure),
         (Fault::OthersGoOn, first_failure),

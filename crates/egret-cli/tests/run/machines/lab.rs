@@ -107,19 +107,24 @@ impl Machines {
         format!("{}-{number}", self.name)
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.folder.join(name).to_str().expect("a path").to_owned()
     }
 
     /// A command on the first machine.
-    fn command(&self, program: &str) -> Command {
+    pub(super) fn command(&self, program: &str) -> Command {
+        self.command_on(0, program)
+    }
+
+    /// A command on a machine.
+    pub(super) fn command_on(&self, machine: usize, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.space(0), program]);
+        command.args(["netns", "exec", &self.space(machine), program]);
         command
     }
 
     /// `egret` there, with the options that reach the others behind `args`.
-    fn egret(&self, args: &[&str], hosts: &str, rest: &[&str]) -> Command {
+    pub(super) fn egret(&self, args: &[&str], hosts: &str, rest: &[&str]) -> Command {
         let mut command = self.command(EGRET);
         let remote = format!("ssh -F {}", self.path("config"));
         command.args(args).args(["--host", hosts, "--remote", &remote]).args(rest);
@@ -136,9 +141,33 @@ impl Machines {
         Job::start_with(self.egret(&["run"], hosts, args), stdin)
     }
 
+    /// Changes the only job on the first machine.
+    pub(super) fn change(&self, words: &[&str]) -> Output {
+        self.command(EGRET).arg("run").args(words).output().expect("egret run")
+    }
+
+    /// The same, without waiting for it.
+    pub(super) fn begin_change(&self, words: &[&str]) -> Child {
+        let mut command = self.command(EGRET);
+        command.arg("run").args(words).stderr(Stdio::null());
+        command.spawn().expect("egret run")
+    }
+
     /// Starts an application.
     pub(super) fn app(&self, hosts: &str, app: &str, args: &[&str]) -> Job {
         Job::start_as(self.egret(&["app", app], hosts, args))
+    }
+
+    /// Starts a check of machines, as `localhost,10.214.7.2`.
+    pub(super) fn info(&self, hosts: &str, args: &[&str]) -> Job {
+        self.info_by(&format!("ssh -F {}", self.path("config")), hosts, args)
+    }
+
+    /// The same with another command that reaches them.
+    pub(super) fn info_by(&self, remote: &str, hosts: &str, args: &[&str]) -> Job {
+        let mut command = self.command(EGRET);
+        command.args(["info", "--hosts", hosts, "--remote", remote]).args(args);
+        Job::start_as(command)
     }
 
     /// The numbers and command lines of the processes on a machine, but for its ssh server.

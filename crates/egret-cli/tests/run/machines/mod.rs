@@ -1,6 +1,8 @@
 //! Jobs on several machines, over the ssh of the system and in allocations of Slurm.
 
+mod info;
 mod lab;
+mod registry;
 mod slurm;
 
 use std::collections::BTreeSet;
@@ -10,6 +12,7 @@ use egret::rt;
 use rustix::process::Signal;
 
 use self::lab::{HOSTS, Machines};
+use crate::changes::stays;
 use crate::job::{code, kill, text};
 use crate::nodes::own;
 use crate::rounds::{Dice, seed_and_rounds};
@@ -85,20 +88,141 @@ fn node() {
 }
 
 #[test]
-fn nodes_of_one_machine_share_memory_and_others_talk_over_tcp() {
+fn processes_are_added_on_other_machines_and_removed_there() {
     let Some(machines) = Machines::make() else { return };
+    let stays = stays();
+    let stays: Vec<_> = stays.iter().map(String::as_str).collect();
+    let mut job = machines.job(
+        "localhost:1",
+        &[&["--open", "--tag-output", "--listen", HOSTS[0]], &stays[..]].concat(),
+    );
+    job.line_with("[0] here 0");
+    let change = |words: &[&str]| {
+        let output = machines.change(words);
+        (code(&output), text(&output.stderr))
+    };
+    let hosts = format!("{}:1,{}:2", HOSTS[1], HOSTS[2]);
+    assert_eq!(change(&["--add", "3", "--host", &hosts]).0, 0);
+    (0..3).for_each(|_| drop(job.line_with("] here ")));
+    let (failed, why) = change(&["--add", "2", "--host", "10.214.7.99:1,localhost:1"]);
+    assert_eq!(failed, 1, "{why}");
+    assert!(why.contains("started rank 5, and not all") && why.contains("10.214.7.99"), "{why}");
+    job.line_with("[5] here ");
+    let output = machines.change(&["--remove", "2"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let told = text(&output.stderr);
+    let rank = told.split("(rank ").nth(1).and_then(|rest| rest.split(' ').next());
+    assert!(["1", "2", "3"].contains(&rank.expect("a rank")), "{told}");
+    // The new machines are lost like those of the beginning.
+    machines.set_cable(2, false);
+    let output = job.end();
+    let said = text(&output.stderr);
+    assert!(said.contains("it was removed"), "{said}");
+    assert!(said.contains(&format!("host {} is lost", HOSTS[2])), "{said}");
+    assert_eq!(code(&output), 137, "{said}");
+    machines.set_cable(2, true);
+    machines.nothing_left();
+}
+
+/// A machine without the program fails the addition, and not the job.
+#[test]
+fn a_machine_that_starts_nothing_is_not_added() {
+    let Some(machines) = Machines::make() else { return };
+    let folder = crate::dir::Dir::new("added");
+    let script = folder.path("script");
+    let lines = "#!/bin/sh\ntrap 'echo end; exit 0' TERM\necho here\nsleep 60 & wait\n";
+    std::fs::write(&script, lines).unwrap();
+    let mode: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&script, mode).unwrap();
+    let mut job = machines.job("localhost:1", &["--open", "--listen", HOSTS[0], &script]);
+    job.line_with("here");
+    std::fs::remove_file(&script).unwrap();
+    for hosts in [HOSTS[1], "localhost", "localhost,10.214.7.2"] {
+        let output = machines.change(&["--add", "1", "--host", hosts]);
+        let why = text_of(&output);
+        assert_eq!(code(&output), 1, "{why}");
+        assert!(why.contains("script"), "{why}");
+    }
+    job.signal(Signal::TERM);
+    let output = job.end();
+    assert_eq!((code(&output), &*text(&output.stdout)), (0, "end\n"), "{}", text_of(&output));
+    machines.nothing_left();
+}
+
+fn text_of(output: &std::process::Output) -> String {
+    text(&output.stderr)
+}
+
+#[test]
+fn a_program_is_copied_to_the_other_machines() {
+    let Some(machines) = Machines::make() else { return };
+    let stays = stays();
+    let stays: Vec<_> = stays.iter().map(String::as_str).collect();
+    let mut job = machines.job(&all(), &[&["--copy", "--tag-output"], &stays[..]].concat());
+    let mut lines: Vec<_> = (0..4).map(|_| job.line_with("] here ")).collect();
+    lines.sort();
+    assert!(lines[0].ends_with(&own()), "here it is started from its file: {lines:?}");
+    for line in &lines[1..] {
+        assert!(line.contains("/memfd:program"), "{line}");
+    }
+    job.signal(Signal::INT);
+    assert_eq!(code(&job.end()), 130);
+    // A script is copied as well.
+    let folder = crate::dir::Dir::new("copied");
+    let script = folder.path("script");
+    std::fs::write(&script, "#!/bin/sh\necho $EGRET_RANK $1\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&script, mode).unwrap();
+    let hosts = format!("{}:1,{}:1", HOSTS[1], HOSTS[2]);
+    let output = machines.job(&hosts, &["--copy", &script, "said"]).end();
+    assert_eq!(code(&output), 0, "{output:?}");
+    let said = text(&output.stdout);
+    assert_eq!(said.lines().collect::<BTreeSet<_>>(), BTreeSet::from(["0 said", "1 said"]));
+    let output = machines.job(&hosts, &["--copy", "no-such-program"]).end();
+    assert_eq!(code(&output), 127, "{output:?}");
+    machines.nothing_left();
+}
+
+/// The fabrics by which nodes talk, of a job with these options.
+fn ways(machines: &Machines, options: &[&str]) -> BTreeSet<String> {
     let own = own();
     let program =
         ["-x", "EGRET_TEST_MACHINES=1", &own, "--exact", "machines::node", "--nocapture", "-q"];
-    let output = machines.job(&all(), &program).end();
+    let output = machines.job(&all(), &[options, &program].concat()).end();
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    let ways: BTreeSet<_> = said.lines().filter_map(|line| line.strip_prefix("way ")).collect();
+    let ways = said.lines().filter_map(|line| line.strip_prefix("way ").map(str::to_owned));
+    let ways: BTreeSet<_> = ways.collect();
     assert_eq!(ways.len(), 12, "{said}");
-    for way in ways {
+    ways
+}
+
+#[test]
+fn nodes_of_one_machine_share_memory_and_others_talk_over_tcp() {
+    let Some(machines) = Machines::make() else { return };
+    for way in ways(&machines, &[]) {
         let is_near = way.starts_with("1 2 ") || way.starts_with("2 1 ");
         assert_eq!(way.rsplit(' ').next(), Some(if is_near { "shm" } else { "tcp" }), "{way}");
     }
+}
+
+#[test]
+fn options_mean_the_same_on_each_machine() {
+    let Some(machines) = Machines::make() else { return };
+    assert!(ways(&machines, &["--fabric", "tcp"]).iter().all(|way| way.ends_with(" tcp")));
+    let script = "echo $EGRET_TRUST $(grep Cpus_allowed_list /proc/self/status)";
+    let options = ["--bind-to", "core", "--trust", "cooperating", "sh", "-c", script];
+    let output = machines.job(&all(), &options).end();
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let bound =
+        said.lines().filter_map(|line| line.strip_prefix("cooperating Cpus_allowed_list: "));
+    // One core is one number.
+    assert_eq!(bound.filter(|core| core.parse::<u32>().is_ok()).count(), 4, "{said}");
+    let slow = ["--timeout", "1.5", "sh", "-c", STAYS];
+    let output = machines.job(&all(), &slow).end();
+    assert_eq!(code(&output), 124, "{}", text(&output.stderr));
+    machines.nothing_left();
 }
 
 #[test]
@@ -234,8 +358,20 @@ fn nothing_stays_on_any_machine_whatever_is_killed_whenever() {
     let (seed, rounds) = seed_and_rounds(6);
     for round in 0..rounds {
         let dice = &mut Dice(seed.wrapping_add(round));
-        let job = machines.job(&all(), &["--grace", "0.1", "sh", "-c", "sleep 60 & wait"]);
-        rt::sleep(Duration::from_micros(dice.below(1_500_000)));
+        let (options, script) = (["--grace", "0.1", "--copy"], ["sh", "-c", "sleep 60 & wait"]);
+        let job = match round % 2 {
+            0 => machines.job(&all(), &[&options[..], &script].concat()),
+            _ => {
+                let open = ["--open", "--listen", HOSTS[0]];
+                machines.job("localhost:1", &[&options[..], &open, &script].concat())
+            }
+        };
+        // Every other job grows when somebody is killed.
+        let hosts = format!("{}:2,{}:1", HOSTS[1], HOSTS[2]);
+        rt::sleep(Duration::from_micros(dice.below(750_000)));
+        let add =
+            (round % 2 == 1).then(|| machines.begin_change(&["--add", "3", "--host", &hosts]));
+        rt::sleep(Duration::from_micros(dice.below(750_000)));
         let here = (0..HOSTS.len()).flat_map(|machine| machines.processes(machine));
         // What the start files of the shell run on a machine has its own locks, which it would leave behind.
         let here = here.filter(|(_, line)| line.contains("egret") || line.starts_with("sleep"));
@@ -249,6 +385,7 @@ fn nothing_stays_on_any_machine_whatever_is_killed_whenever() {
         job.signal(Signal::INT);
         job.signal(Signal::INT);
         job.end();
+        add.into_iter().for_each(|mut add| drop(add.wait()));
         machines.nothing_left();
     }
 }
@@ -290,7 +427,12 @@ fn what_cannot_be_started_is_said_with_the_machine() {
     let Some(machines) = Machines::make() else { return };
     let (there, nowhere) = (format!("{}:2", HOSTS[1]), "10.214.7.9:1");
     for (hosts, args, expected, with) in [
-        (&*there, &["./no-such"][..], 127, "host 10.214.7.2: there is no `./no-such`"),
+        (
+            &*there,
+            &["./no-such"][..],
+            127,
+            "host 10.214.7.2 starts nothing: there is no `./no-such`",
+        ),
         (nowhere, &["true"], 1, "host 10.214.7.9 was not reached"),
         (
             &*there,
@@ -298,7 +440,7 @@ fn what_cannot_be_started_is_said_with_the_machine() {
             1,
             "is egret at the same place there (else --egret PATH)",
         ),
-        (&*there, &["-n", "3", "true"], 2, "the machines take 2 processes, and -n says 3"),
+        (&*there, &["-n", "3", "true"], 2, "the machines take 2 processes, and 3 are to run"),
     ] {
         let output = machines.job(hosts, args).end();
         let said = text(&output.stderr);

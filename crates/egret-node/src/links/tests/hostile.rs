@@ -129,7 +129,7 @@ pub(super) fn hello() -> LinkControl {
 }
 
 /// What was said to it, of control.
-fn heard(vi: &Vi) -> Vec<LinkControl> {
+pub(super) fn heard(vi: &Vi) -> Vec<LinkControl> {
     let mut all = Vec::new();
     vi.drain().poll(usize::MAX, |_, _, bytes| all.extend(LinkControl::from_bytes(bytes)));
     all

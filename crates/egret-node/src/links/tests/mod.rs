@@ -24,4 +24,5 @@ mod seeds;
 mod strangers;
 mod told;
 mod trial;
+mod versions;
 mod world;

@@ -19,19 +19,19 @@ struct InboxQueue<T> {
 }
 
 impl<T> Inbox<T> {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let wake = wake.context("making a descriptor to be woken by")?;
         Ok(Self(Arc::new(InboxQueue { come: Mutex::default(), wake })))
     }
 
-    pub(super) fn put(&self, what: T) {
+    pub(crate) fn put(&self, what: T) {
         self.0.come.lock().unwrap_or_else(PoisonError::into_inner).push_back(what);
         let _ = write(&self.0.wake, &1_u64.to_ne_bytes());
     }
 
     /// All that has come.
-    pub(super) fn take(&self) -> VecDeque<T> {
+    pub(crate) fn take(&self) -> VecDeque<T> {
         let _ = read(&self.0.wake, &mut [0; 8]);
         std::mem::take(&mut self.0.come.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,11 +1,13 @@
 //! Starts the processes of a job, and sees it to its end.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -19,7 +21,11 @@ use rustix::process::{
     set_parent_process_death_signal, setrlimit, setsid,
 };
 
+mod changes;
+
+use self::changes::JobChanges;
 use super::args::{Bind, Job, RunArgs};
+use super::change::{self, ChangeDesk};
 use super::descendants::{self, Reaped, Strangers};
 use super::environment::{self, Environment, RankPlace};
 use super::job_registry::JobRegistry;
@@ -59,10 +65,12 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let job = args.args.into_job()?;
     let mark = environment::mark(&args.job);
     let places = job.places()?;
-    let files = raise_files(u64::from(job.processes.get()) * 6 + places.len() as u64 * 4);
-    let asked = Cell::new(None);
+    let files = raise_files(u64::from(job.processes.get()) * FILES_EACH);
+    let (asked, early) = (Cell::new(None), RefCell::new(Vec::new()));
     let is_wanted = || {
-        asked.set(asked.get().or_else(|| ending(&signals)));
+        early.borrow_mut().extend(told(&signals));
+        let ending = || early.borrow().iter().copied().find(|signal| signals::ends(*signal));
+        asked.set(asked.get().or_else(ending));
         !is_gone(args.guard) && asked.get().is_none()
     };
     let mut outposts = match (Outposts::connect(&job, &args.job, &places, is_wanted), asked.get()) {
@@ -73,38 +81,37 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     environment.listen = outposts.launcher_address().filter(|address| is_own(address));
     let registry = JobRegistry::open(&job, &mut environment, !outposts.is_empty())?;
     // If one cannot be started, the guard ends those that were.
-    let mut streams = outposts.begin(&job, &environment)?;
+    let mut streams = outposts.begin_all(&job, &environment)?;
     let here = places.into_iter().find(|place| place.host.is_none());
     let ranks = here.map_or(0..0, |place| place.ranks);
-    let StartedProcesses { ranks, streams: own, .. } =
-        start(&job, &ranks, &environment, (Stdio::inherit(), files))?;
+    let plan = StartPlan { ranks, local: 0, stdin: Stdio::inherit(), files, file: None };
+    let StartedProcesses { ranks, streams: own, .. } = start(&job, &environment, plan)?;
     streams.extend(own);
-    let pool = environment.pool.clone();
-    // With it the last copy of the secret's text in this process.
-    drop(environment);
-    let _guest = match &registry {
-        JobRegistry::Own(registry) => {
-            monitor::start(registry, MonitorKind::Job, &pool);
-            None
-        }
-        JobRegistry::Other(_) => monitor::note_guest(&pool),
-    };
+    let takes_changes = job.options.open && matches!(registry, JobRegistry::Own(_));
+    let desk = takes_changes.then(ChangeDesk::new).transpose()?;
+    let _guest = be_found(&registry, &environment, desk.clone());
+    let options = job.options.clone();
+    let (is_open, processes) = (options.open, job.processes.get());
+    // If no process can come any more the last copy of the secret's text in this process goes.
+    let changes = desk.map(|desk| JobChanges::new(desk, job, environment, files));
     terminal::leave_stdin();
     let launcher = Launcher {
         guard: args.guard,
         signals,
         ranks,
         outposts,
-        output: Output::start(streams, job.options.tag_output)?,
+        output: Output::start(streams, options.tag_output)?,
         supervisor: Supervisor::new(
-            job.processes.get(),
-            job.options.timeout,
-            (job.options.on_death, job.options.grace),
+            processes,
+            options.timeout,
+            (options.on_death, options.grace),
             rt::now(),
         ),
         events: registry.events(),
         registry,
-        is_open: job.options.open,
+        is_open,
+        early: early.into_inner(),
+        changes,
     };
     let code = launcher.run();
     if is_gone(args.guard) {
@@ -112,6 +119,27 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         descendants::end_all(&Strangers::default(), &mark);
     }
     Ok(ExitCode::from(code))
+}
+
+/// Lets `egret top` and changes of the job find this process, as long as the value lives.
+fn be_found(
+    registry: &JobRegistry,
+    environment: &Environment,
+    desk: Option<ChangeDesk>,
+) -> Option<UnixDatagram> {
+    let Environment { job, pool, .. } = environment;
+    match registry {
+        JobRegistry::Own(registry) => {
+            monitor::start(
+                registry,
+                MonitorKind::Job,
+                pool,
+                desk.map(|desk| change::taker(job, desk)),
+            );
+            None
+        }
+        JobRegistry::Other(_) => monitor::note_guest(pool),
+    }
 }
 
 /// Processes of a job on this machine.
@@ -123,24 +151,55 @@ pub(super) struct StartedProcesses {
     pub(super) input: Option<ChildStdin>,
 }
 
-/// Starts the processes of these ranks, with what rank 0 reads, and the limit of open files that they are to have if theirs
-/// would be another. This is the main thread, at whose end the kernel kills them.
+/// Which processes are started on this machine, and how.
+pub(super) struct StartPlan {
+    pub(super) ranks: Range<u32>,
+    /// How many were started here before.
+    pub(super) local: u32,
+    /// What rank 0 reads.
+    pub(super) stdin: Stdio,
+    /// The limit of open files that they are to have if theirs would be another.
+    pub(super) files: Option<u64>,
+    /// The file of the program, if that is another than its name says.
+    pub(super) file: Option<PathBuf>,
+}
+
+/// Starts processes. This is the main thread, at whose end the kernel kills them. If one cannot be started, those before it
+/// are killed.
 pub(super) fn start(
     job: &Job,
-    ranks: &Range<u32>,
     environment: &Environment,
-    (stdin, files): (Stdio, Option<u64>),
+    plan: StartPlan,
 ) -> Result<StartedProcesses> {
+    let first = plan.ranks.start;
+    let mut processes = Vec::new();
+    let started = start_each(job, environment, plan, &mut processes);
+    let ranks = Ranks::new(first, processes);
+    match started {
+        Ok((streams, input)) => Ok(StartedProcesses { ranks, streams, input }),
+        Err(why) => {
+            ranks.pass(Signal::KILL, None);
+            Err(why)
+        }
+    }
+}
+
+fn start_each(
+    job: &Job,
+    environment: &Environment,
+    StartPlan { ranks, local, stdin, files, file }: StartPlan,
+    processes: &mut Vec<Pid>,
+) -> Result<(Vec<JobStream>, Option<ChildStdin>)> {
     let cores = match job.options.bind_to {
         Bind::Core => cores::in_turn()?,
         Bind::None => Vec::new(),
     };
-    let (mut streams, mut processes) = (Vec::new(), Vec::new());
+    let mut streams = Vec::new();
     let (mut stdin, mut input) = (Some(stdin), None);
-    for (rank, local) in ranks.clone().zip(0..) {
+    for (rank, local) in ranks.zip(local..) {
         let core = cores.iter().cycle().nth(local as usize).copied();
         let mut command = Command::new(own_program());
-        command.args(child::to_args(getpid().as_raw_pid(), core, files));
+        command.args(child::to_args(getpid().as_raw_pid(), core, files, file.as_deref()));
         command.arg(&job.program).args(&job.args).process_group(0);
         command.stdin(stdin.take_if(|_| rank == 0).unwrap_or_else(Stdio::null));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -157,17 +216,26 @@ pub(super) fn start(
             streams.push(JobStream { rank, is_error, from });
         }
     }
-    Ok(StartedProcesses { ranks: Ranks::new(ranks.start, processes), streams, input })
+    Ok((streams, input))
 }
 
-/// The signal that has come, if it ends a job.
-fn ending(signals: &Signals) -> Option<Signal> {
-    let mut told = std::iter::from_fn(|| signals.try_next()).filter(|told| !told.by_terminal);
-    told.find(|told| signals::ends(told.signal)).map(|told| told.signal)
+/// The signals that have come for the job.
+fn told(signals: &Signals) -> impl Iterator<Item = Signal> {
+    let told = std::iter::from_fn(|| signals.try_next());
+    // What a terminal sent, this process got before it left its session, and the guard passes it on.
+    told.filter(|told| !told.by_terminal && told.signal != Signal::CHILD).map(|told| told.signal)
+}
+
+/// The signals without those to stop that a later one to go on has undone: nobody would send that again.
+fn without_undone_stops(signals: Vec<Signal>) -> Vec<Signal> {
+    let goes_on = signals.iter().rposition(|signal| *signal == Signal::CONT);
+    let undone = |at: usize| goes_on.is_some_and(|goes_on| at < goes_on);
+    let all = signals.into_iter().enumerate();
+    all.filter(|(at, signal)| *signal != Signal::TSTP || !undone(*at)).map(|(_, it)| it).collect()
 }
 
 /// Whether an address is one of this machine, so that it can be listened at.
-pub(super) fn is_own(address: &str) -> bool {
+pub(crate) fn is_own(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(|address| UdpSocket::bind((address, 0)).is_ok())
 }
 
@@ -177,7 +245,7 @@ fn is_gone(guard: i32) -> bool {
 
 /// Makes room for so many descriptors, and some for all else; gives the limit that processes are to have if theirs would be
 /// another.
-pub(super) fn raise_files(files: u64) -> Option<u64> {
+pub(crate) fn raise_files(files: u64) -> Option<u64> {
     let limits = getrlimit(Resource::Nofile);
     let current = limits.current.filter(|current| *current < files + FILES)?;
     let raised = Rlimit { current: limits.maximum, ..limits };
@@ -199,6 +267,10 @@ struct Launcher {
     events: Option<Events>,
     /// Whether the ranks of nodes are not those of processes.
     is_open: bool,
+    /// Signals that came before there were processes.
+    early: Vec<Signal>,
+    /// How processes are added and removed, if they can be.
+    changes: Option<JobChanges>,
 }
 
 impl Launcher {
@@ -214,15 +286,24 @@ impl Launcher {
                 }
             }
             let time = self.supervisor.wake_at().map(|at| at - rt::now());
-            let time = time.into_iter().chain(self.outposts.look_within()).min();
-            let signals = PollFd::new(&self.signals, PollFlags::IN);
-            wait_for(&mut [signals, PollFd::new(&self.outposts, PollFlags::IN)], time);
+            let early = (!self.early.is_empty()).then_some(Duration::ZERO);
+            let time = time.into_iter().chain(self.outposts.look_within()).chain(early).min();
+            let mut fds = vec![
+                PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::new(&self.outposts, PollFlags::IN),
+            ];
+            let changes = self.changes.iter();
+            fds.extend(changes.map(|changes| PollFd::new(&changes.desk, PollFlags::IN)));
+            wait_for(&mut fds, time);
         }
     }
 
     /// What has happened.
     fn news(&mut self) -> Vec<SupervisorEvent> {
-        let mut events: Vec<_> = self.told().map(SupervisorEvent::Signal).collect();
+        self.early.extend(told(&self.signals));
+        let told = without_undone_stops(std::mem::take(&mut self.early));
+        let mut events: Vec<_> = told.into_iter().map(SupervisorEvent::Signal).collect();
+        events.extend(self.take_changes());
         if self.is_guard_gone() {
             events.push(SupervisorEvent::GuardGone);
         }
@@ -237,6 +318,9 @@ impl Launcher {
             match news {
                 OutpostNews::Exited(there) => ended.extend(there),
                 OutpostNews::Tell(what) => self.output.tell(&what),
+                OutpostNews::Reached(outpost) => self.reached(outpost),
+                OutpostNews::Started(outpost) => events.extend(self.started(outpost)),
+                OutpostNews::Failed(failed) => ended.extend(self.not_started(failed)),
             }
         }
         while let Some(known) = self.events.as_mut().and_then(Events::try_next) {
@@ -274,15 +358,6 @@ impl Launcher {
         Strangers::children(self.outposts.processes())
     }
 
-    /// The signals that have come for the job.
-    fn told(&self) -> impl Iterator<Item = Signal> {
-        let told = std::iter::from_fn(|| self.signals.try_next());
-        // What a terminal sent, this process got before it left its session, and the
-        // guard passes it on.
-        told.filter(|told| !told.by_terminal && told.signal != Signal::CHILD)
-            .map(|told| told.signal)
-    }
-
     fn is_guard_gone(&self) -> bool {
         is_gone(self.guard)
     }
@@ -301,6 +376,10 @@ impl Launcher {
                 self.ranks.end_all(signal, spare, &self.strangers());
                 self.outposts.end(signal, spare);
             }
+            Action::EndOne { rank, signal } => {
+                self.ranks.pass_to(rank, signal);
+                self.outposts.end_one(rank, signal);
+            }
             Action::Tell(what) => self.output.tell(&what),
             Action::Finish { code } => return Some(code),
         }
@@ -312,19 +391,25 @@ impl Launcher {
         if !self.outposts.is_empty() {
             self.outposts.wait_stopped();
         }
-        let _ = kill_process(getpid(), Signal::STOP);
+        // A signal to go on that has come meanwhile would not come again.
+        self.early.extend(told(&self.signals));
+        if !self.early.contains(&Signal::CONT) {
+            let _ = kill_process(getpid(), Signal::STOP);
+        }
         self.outposts.continue_now();
     }
 
     /// Waits until all that the processes wrote is written, if that can be.
     fn see_written(&mut self) {
         let (mut until, mut is_finishing) = (None, false);
+        self.outposts.give_up();
         loop {
             for news in self.outposts.news() {
                 if let OutpostNews::Tell(what) = news {
                     self.output.tell(&what);
                 }
             }
+            self.changes.iter_mut().for_each(JobChanges::close);
             if !is_finishing && self.outposts.are_written() {
                 is_finishing = true;
                 self.output.finish();
@@ -334,21 +419,38 @@ impl Launcher {
             }
             let left = until.map(|until| until - rt::now());
             let time = left.into_iter().chain(self.outposts.look_within()).min();
-            let mut fds = [
+            let mut fds = vec![
                 PollFd::new(self.output.done(), PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
                 PollFd::new(&self.outposts, PollFlags::IN),
             ];
+            let changes = self.changes.iter();
+            fds.extend(changes.map(|changes| PollFd::new(&changes.desk, PollFlags::IN)));
             let ready = wait_for(&mut fds, time);
             let is_done = !fds[0].revents().is_empty() || !ready && left == Some(Duration::ZERO);
-            if is_done || self.told().any(signals::ends) {
+            if is_done || told(&self.signals).any(signals::ends) {
                 return;
             }
         }
     }
 }
 
+/// Descriptors for a process: its pipes here and at an outpost, and those of what reaches an outpost.
+const FILES_EACH: u64 = 10;
 /// Descriptors for all else.
 const FILES: u64 = 64;
 /// How long a reader may take for the end of the output when no caller waits any more.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_that_is_undone_stops_nothing() {
+        let [int, stop, on] = [Signal::INT, Signal::TSTP, Signal::CONT];
+        assert_eq!(without_undone_stops(vec![stop, int, on]), [int, on]);
+        assert_eq!(without_undone_stops(vec![stop, on, stop]), [on, stop]);
+        assert_eq!(without_undone_stops(vec![int, stop]), [int, stop]);
+    }
+}
