@@ -145,11 +145,11 @@ pub(crate) fn find(wanted: Option<&str>, command: FinderCommand) -> Result<Monit
         Some(wanted) => {
             let process = wanted.parse::<i32>().ok();
             let is_it = |it: &&MonitorName| Some(it.process) == process;
-            // The process that a person has started is the parent of the one with the registry.
+            // The process that a person has started is the guard of the one with the registry.
             let is_child = |it: &&MonitorName| {
                 process.is_some()
                     && it.kind != MonitorKind::Registry
-                    && parent(it.process) == process
+                    && guard_of(it.process) == process
             };
             match all.iter().find(is_it).or_else(|| all.iter().find(is_child)) {
                 Some(guest) if guest.kind == MonitorKind::Guest && command.is_change() => {
@@ -192,10 +192,13 @@ pub(crate) fn find(wanted: Option<&str>, command: FinderCommand) -> Result<Monit
     }
 }
 
-/// The parent of a process, if that still runs.
-fn parent(process: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+/// The guard of a launcher, if that still runs: its parent, which runs the same program. A launcher whose guard has been
+/// killed has another parent until it ends.
+fn guard_of(launcher: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{launcher}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+    let program = |process: i32| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+    program(parent).filter(|parent| program(launcher).as_ref() == Some(parent)).map(|_| parent)
 }
 
 /// What is to be done about a job whose registry is not here.

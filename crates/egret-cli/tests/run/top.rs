@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::job::{EGRET, Job, code, wait_some};
+use crate::job::{EGRET, Job, code, kill, text, wait_some};
 use crate::nodes::own;
 
 /// Starts two nodes that wait for each other's names; what the job says on stderr comes on stdout.
@@ -80,6 +80,27 @@ fn top_says_which_job_it_does_not_find() {
         let all = ["no job", "no registry of a pool", name, "as this user on this machine"];
         assert!(all.iter().all(|part| said.contains(part)), "{said}");
     }
+}
+
+#[test]
+fn a_launcher_whose_guard_was_killed_is_not_found_by_its_new_parent() {
+    let mut job = stuck("never");
+    job.expect_lines(2, "here ");
+    let launcher = job.launcher();
+    kill(launcher, Signal::STOP);
+    kill(job.guard(), Signal::KILL);
+    let parent = wait_some("no other parent", || {
+        let mut all = job.mark.processes().into_iter();
+        let found = all.find(|process| process.pid == launcher).expect("the launcher");
+        (found.parent != job.guard()).then_some(found.parent)
+    });
+    let output = Command::new(EGRET).args(["top", "--once", &parent.to_string()]).output();
+    kill(launcher, Signal::CONT);
+    let output = output.expect("egret top");
+    assert_eq!(code(&output), 1);
+    assert!(text(&output.stderr).contains(&format!("no job {parent} ")), "{output:?}");
+    drop(job.child.stdout.take());
+    assert!(!job.end().status.success());
 }
 
 #[test]
