@@ -10,10 +10,11 @@ pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     above(repo, ITEMS_MAX, ERRORS_MAX)
 }
 
-/// Types, traits, type aliases and free functions. A change that raises it says what for.
-const ITEMS_MAX: usize = 300;
-/// Enums that are errors. `GivenBack` carries one of them with what is given back.
-const ERRORS_MAX: usize = 15;
+/// Types, traits, type aliases and free functions. A change that raises it says what for. 300 were enough
+/// before there were ports; 20 are theirs.
+const ITEMS_MAX: usize = 320;
+/// Enums that are errors. `GivenBack` carries one of them with what is given back. The 16th is that of ports.
+const ERRORS_MAX: usize = 16;
 /// The crates whose items programs name.
 pub(crate) const CRATES: [&str; 4] = [
     "crates/egret/src/",

@@ -65,6 +65,7 @@ const UNNAMED: &[(&str, &[&str])] = &[
             "JoinError::InHandler",
             "LinkError::InHandler",
             "MessageError::InHandler",
+            "PortError::InHandler",
             "RankGraphError::InHandler",
         ],
     ),

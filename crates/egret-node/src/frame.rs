@@ -225,6 +225,12 @@ impl ArrivedFrame {
         self.landed.is_none() && !matches!(self.head.kind.lane(), LinkLane::Bulk)
     }
 
+    /// Takes the frame out, and leaves one without memory.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::from_parts(self.head, None, Vec::new()))
+    }
+
     /// Becomes another short frame, in the same memory.
     #[inline]
     pub(crate) fn reuse(&mut self, head: FrameHead, bytes: &[u8]) {

@@ -15,6 +15,7 @@ mod links;
 pub mod local;
 pub mod node;
 mod pool;
+pub mod port;
 pub mod registry;
 pub mod settings;
 mod slots;

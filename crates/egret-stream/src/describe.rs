@@ -70,6 +70,19 @@ impl Schema {
         &self.text
     }
 
+    /// Whether values hold others of which a trait alone is known, whose types are told by [names](crate::Names).
+    ///
+    /// ```
+    /// assert!(!egret_stream::Schema::of::<Vec<String>>().has_dynamic());
+    /// ```
+    #[must_use]
+    pub fn has_dynamic(&self) -> bool {
+        let of_line = |line: &str| {
+            line.trim_start().rsplit(": ").next().is_some_and(|word| word.starts_with("dyn "))
+        };
+        self.text.lines().any(of_line)
+    }
+
     /// 64 bits that differ if the schema does.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {

@@ -185,6 +185,28 @@ impl<'w> Writer<'w> {
         writer
     }
 
+    /// Goes on with a stream that has so many bytes already, for which another writer was used: one reader reads what
+    /// both have written. They count in [`len`](Self::len).
+    ///
+    /// ```
+    /// use egret_stream::{Reader, Writer};
+    ///
+    /// let mut first = Writer::new();
+    /// first.write(&1_u8)?;
+    /// let mut second = Writer::new().behind(first.len());
+    /// second.write(&[2.5, 3.5][..])?;
+    /// assert_eq!(second.len(), 24, "a byte, four of the length, three up to a whole 8, the numbers");
+    /// let stream = [first.to_vec(), second.to_vec()].concat();
+    /// let mut reader = Reader::new(&stream);
+    /// assert_eq!((reader.read::<u8>()?, reader.read::<Vec<f64>>()?), (1, vec![2.5, 3.5]));
+    /// # Ok::<(), egret_stream::WireError>(())
+    /// ```
+    #[must_use]
+    pub const fn behind(mut self, bytes: usize) -> Self {
+        self.own.ahead += bytes;
+        self
+    }
+
     /// Leaves slices of at least `bytes` where they are, instead of
     /// [`IN_PLACE_BYTES`].
     #[must_use]

@@ -142,8 +142,8 @@ impl LinksState {
             {
                 self.answer(from, &upcall.handling.answer, &upcall.handling.few);
                 self.done_with(upcall.endpoint);
-                // A short frame stays in its box, for the next.
-                if !arrived.is_short() {
+                // A short frame stays in its box, for the next; what was kept is not here.
+                if !arrived.is_short() && upcall.handling.answer != AnswerState::Kept {
                     self.done_with_data(upcall);
                 }
             }
@@ -164,6 +164,34 @@ impl LinksState {
         }
     }
 
+    /// A message that its handler has kept is not needed any more: its credit and its memory go back.
+    #[inline]
+    pub(super) fn kept_is_dropped(&mut self, from: ReplyAddress, arrived: ArrivedFrame) {
+        match from.request {
+            None => self.taken(from),
+            Some(_) => self.no_reply(from, NoReply::Missing),
+        }
+        if arrived.is_short() {
+            // For the next message.
+            if let Some(spare) = self.spare.last_mut() {
+                spare.what = UpcallKind::Message { from, arrived };
+            }
+        } else {
+            self.kept_data_is_dropped(from, arrived);
+        }
+        self.count_served();
+    }
+
+    #[cold]
+    fn kept_data_is_dropped(&mut self, from: ReplyAddress, arrived: ArrivedFrame) {
+        let line = self.links.get(from.link);
+        let incoming = line.and_then(|line| line.am.incoming.get(from.slot));
+        match incoming.map(|incoming| incoming.endpoint) {
+            Some(endpoint) => self.take_back_data(from, endpoint, arrived),
+            None => self.release(arrived),
+        }
+    }
+
     /// Answers a request that its handler has left to another thread: there is no answer.
     pub(crate) fn no_reply_later(&mut self, from: ReplyAddress) {
         self.no_reply(from, NoReply::Missing);
@@ -181,6 +209,7 @@ impl LinksState {
     fn answer(&mut self, from: &ReplyAddress, answer: &AnswerState, few: &FewWords) {
         match (from.request, answer) {
             (Some(request), AnswerState::Few) => self.reply_few(from, request, few.words()),
+            (_, AnswerState::Kept) => {}
             (None, _) => self.taken(*from),
             (_, AnswerState::Sent | AnswerState::NoHandler) => {}
             (_, AnswerState::Missing) => self.no_reply(*from, NoReply::Missing),

@@ -85,7 +85,7 @@ pub use outside_handler::{BackgroundThread, blocking};
 pub(crate) use outside_handler::{DrivingScope, DrivingThread, go_outside, server};
 pub use pending_mapping::PendingMapping;
 pub use remote_endpoint::RemoteEndpoint;
-pub use request::{ReplySlot, Request};
+pub use request::{KeptMessage, ReplySlot, Request};
 pub(crate) use run_handlers::run_jobs;
 pub(crate) use trip_samples::TripSamples;
 

@@ -69,6 +69,12 @@ impl<'a> Request<'a> {
         LinkPeer { links: self.core.number, link: self.from.link }
     }
 
+    /// The mapping that the message came by.
+    #[inline]
+    pub(crate) fn mapping(&self) -> (LinkPeer, SlotKey) {
+        (LinkPeer { links: self.core.number, link: self.from.link }, self.from.slot)
+    }
+
     /// When the message was received, which may be long before its handler ran. Messages that were
     /// received together have the same moment.
     #[must_use]
@@ -202,6 +208,35 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Keeps the message, for a reader that has it later. Until the value is dropped, the message counts among
+    /// those that its sender [may have under way](super::RemoteEndpoint::window), and its data among what the sender may
+    /// send: so messages that nobody takes hold up their sender, and nobody else.
+    ///
+    /// ```
+    /// # fn serve(endpoint: &egret_node::am::Endpoint) {
+    /// use std::sync::mpsc;
+    ///
+    /// let (queue, messages) = mpsc::channel();
+    /// endpoint.on(4, move |mut request| drop(queue.send(request.keep())));
+    /// // Elsewhere, when there is time:
+    /// let reader = std::thread::spawn(move || messages.iter().map(|it| it.bytes().len()).sum::<usize>());
+    /// # drop(reader);
+    /// # }
+    /// ```
+    /// What is left of the request has no bytes, and its answer goes nowhere.
+    #[must_use = "dropped, the message has been kept for nothing"]
+    #[inline]
+    pub fn keep(&mut self) -> KeptMessage {
+        let handling = &mut *self.handling;
+        (handling.answer, handling.is_granted) = (AnswerState::Kept, true);
+        KeptMessage {
+            core: Arc::clone(self.core),
+            from: self.from,
+            arrived: self.arrived.take(),
+            came: self.handling.came,
+        }
+    }
+
     /// Answers with words. Up to six go when the handler has ended, for the cost of its end
     /// alone, and so behind what the handler sends. An answer that is to go before, as that of a
     /// handler which then closes the links or ends the process, is
@@ -215,7 +250,7 @@ impl<'a> Request<'a> {
         if words.len() > FewWords::MAX {
             return self.reply_with(Message::answer().words(words));
         }
-        if self.handling.answer != AnswerState::Sent {
+        if !self.handling.answer.is_over() {
             self.handling.few.set(words);
             self.handling.answer = AnswerState::Few;
         }
@@ -244,7 +279,7 @@ impl<'a> Request<'a> {
     /// Answers like [`reply_with`](Self::reply_with), and the handler goes on. Answers after that are
     /// dropped.
     pub fn reply_now(&mut self, message: Message<'_>) {
-        if self.wants_reply() && self.handling.answer != AnswerState::Sent {
+        if self.wants_reply() && !self.handling.answer.is_over() {
             self.handling.answer = AnswerState::Sent;
             self.core.state.with(|state| state.reply(self.from, message));
         }
@@ -253,8 +288,10 @@ impl<'a> Request<'a> {
     /// Answers later, from any thread.
     #[must_use = "dropped, it answers that there is no answer"]
     pub fn later(self) -> ReplySlot {
-        let done =
-            std::mem::replace(&mut self.handling.answer, AnswerState::Sent) == AnswerState::Sent;
+        let done = self.handling.answer.is_over();
+        if !done {
+            self.handling.answer = AnswerState::Sent;
+        }
         ReplySlot { core: Arc::clone(self.core), from: self.from, done }
     }
 }
@@ -265,6 +302,63 @@ impl fmt::Debug for Request<'_> {
             .field("handler", &self.arrived.head.handler)
             .field("words", &self.words)
             .finish_non_exhaustive()
+    }
+}
+
+/// A message that its handler [has kept](Request::keep).
+pub struct KeptMessage {
+    core: Arc<LinksCore>,
+    from: ReplyAddress,
+    arrived: ArrivedFrame,
+    came: Instant,
+}
+
+impl KeptMessage {
+    /// The number of the handler.
+    #[must_use]
+    #[inline]
+    pub const fn handler(&self) -> u8 {
+        self.arrived.head.handler
+    }
+
+    /// The words of the message: how many there are, in the front of `to`.
+    #[inline]
+    pub fn words(&self, to: &mut [u64; 16]) -> usize {
+        self.arrived.read_words(to)
+    }
+
+    /// The bytes or data of the message, where they arrived.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.arrived.parts().map_or(&[], |parts| parts.1)
+    }
+
+    /// The peer whose link the message came by.
+    #[must_use]
+    pub fn peer(&self) -> LinkPeer {
+        LinkPeer { links: self.core.number, link: self.from.link }
+    }
+
+    /// When the message was received.
+    #[must_use]
+    pub const fn came(&self) -> Instant {
+        self.came
+    }
+}
+
+impl Drop for KeptMessage {
+    #[inline]
+    fn drop(&mut self) {
+        let (from, arrived) = (self.from, self.arrived.take());
+        self.core.state.with(|state| state.kept_is_dropped(from, arrived));
+    }
+}
+
+impl fmt::Debug for KeptMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (handler, bytes) = (self.handler(), self.bytes().len());
+        f.debug_struct("KeptMessage").field("handler", &handler).field("bytes", &bytes).finish()
     }
 }
 

@@ -22,8 +22,18 @@ pub(crate) enum AnswerState {
     Panicked,
     /// The answer was sent, or a [`ReplySlot`](super::ReplySlot) will send it.
     Sent,
+    /// The message was [kept](super::Request::keep): its sender may send another when it is dropped.
+    Kept,
     /// The answer is a few words, which are sent when the handler has ended.
     Few,
+}
+
+impl AnswerState {
+    /// Whether the answer is no affair of the handler any more.
+    #[inline]
+    pub(crate) const fn is_over(self) -> bool {
+        matches!(self, Self::Sent | Self::Kept)
+    }
 }
 
 /// Runs an upcall, and then those that are due: until `leave` says so, which is asked after each

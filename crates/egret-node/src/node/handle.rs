@@ -426,7 +426,7 @@ impl NodeHandle {
         self.best_links().alarm(at, waker)
     }
 
-    fn best_links(&self) -> &Links {
+    pub(crate) fn best_links(&self) -> &Links {
         let best = self.links().first();
         best.map_or_else(|| unreachable!("it has a fabric"), |(_, links)| links)
     }

@@ -63,7 +63,9 @@ use crate::fault::{Fault, planted};
 /// assert_eq!(refused.to_string(), "Order.id: here it is `u64`, there `u32`");
 /// # Ok::<(), egret_stream::WireError>(())
 /// ```
-#[derive(Clone)]
+///
+/// The plan by default is that of equal types.
+#[derive(Clone, Default)]
 pub struct ReadPlan(Option<Arc<PlanSteps>>);
 
 /// The steps of a plan for a type that differs; the first is for the whole.

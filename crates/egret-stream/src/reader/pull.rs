@@ -28,7 +28,7 @@ pub(super) struct PulledBytes<'a> {
 }
 
 /// Fills the front of what it is given, and says how much of it; none at the end.
-type ByteSource<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<usize, String>;
+type ByteSource<'a> = Box<dyn FnMut(&mut [u8]) -> Result<usize, String> + 'a>;
 
 impl<'a> PulledBytes<'a> {
     /// How many bytes wait.
@@ -54,7 +54,7 @@ impl<'a> PulledBytes<'a> {
         while self.held() < wanted && !self.is_over {
             self.make_room(wanted);
             let is_first = self.held() == 0;
-            let count = pull(self.source, &mut self.window[self.end..])?;
+            let count = pull(&mut self.source, &mut self.window[self.end..])?;
             self.is_over = count == 0;
             self.end += count;
             if planted(Fault::LostAtSplit) && !is_first && count > 1 {
@@ -82,7 +82,7 @@ impl<'a> PulledBytes<'a> {
     /// Fills the front of `to`, past the window if it is long; says how much, none at the end.
     fn fill(&mut self, to: &mut [u8]) -> Result<usize, String> {
         if self.held() == 0 && to.len() >= DIRECT_BYTES && !self.is_over {
-            let count = pull(self.source, to)?;
+            let count = pull(&mut self.source, to)?;
             self.is_over = count == 0;
             return Ok(count);
         }
@@ -93,7 +93,7 @@ impl<'a> PulledBytes<'a> {
     }
 }
 
-fn pull(source: ByteSource<'_>, to: &mut [u8]) -> Result<usize, String> {
+fn pull(source: &mut ByteSource<'_>, to: &mut [u8]) -> Result<usize, String> {
     let count = source(to)?;
     assert!(count <= to.len(), "a source filled {count} bytes of {}", to.len());
     let is_whole = planted(Fault::FilledUp) && count > 0;
@@ -131,10 +131,10 @@ impl<'a> Reader<'a> {
     /// # Ok::<(), WireError>(())
     /// ```
     #[must_use]
-    pub fn pulling(source: &'a mut dyn FnMut(&mut [u8]) -> Result<usize, String>) -> Self {
+    pub fn pulling(source: impl FnMut(&mut [u8]) -> Result<usize, String> + 'a) -> Self {
         let mut reader = Self::new(&[]);
-        reader.rare().pulled =
-            Some(PulledBytes { source, window: Vec::new(), at: 0, end: 0, is_over: false });
+        let (source, window) = (Box::new(source), Vec::new());
+        reader.rare().pulled = Some(PulledBytes { source, window, at: 0, end: 0, is_over: false });
         reader
     }
 
@@ -174,6 +174,79 @@ impl<'a> Reader<'a> {
         self.skip_padding::<T>(len)?;
         self.fill(cast_slice_mut(to))?;
         Ok(len)
+    }
+
+    /// Begins a list whose elements the caller takes from elsewhere, or reads by [`rest_of_list`](Self::rest_of_list): how many
+    /// there are.
+    ///
+    /// ```
+    /// use egret_stream::{Reader, write};
+    ///
+    /// let mut message = [0; 64];
+    /// let len = write(&[1.5, 2.5][..], &mut message)?;
+    /// let mut rest = &message[..len];
+    /// let mut reader = Reader::pulling(|to: &mut [u8]| std::io::Read::read(&mut rest, to).map_err(|e| e.to_string()));
+    /// assert_eq!(reader.begin_list::<f64>()?, 2);
+    /// assert_eq!(reader.rest_of_list::<f64>(2)?, [1.5, 2.5]);
+    /// assert!(reader.is_over()?);
+    /// # Ok::<(), egret_stream::WireError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As of [`read`](Self::read).
+    pub fn begin_list<T: Bulk>(&mut self) -> Result<usize, WireError> {
+        let len = self.length(size_of::<T>()).map_err(|stop| self.stopped(stop))?;
+        self.skip_padding::<T>(len).map_err(|stop| self.stopped(stop))?;
+        Ok(len)
+    }
+
+    /// The elements of a list that has [begun](Self::begin_list); of a [pulling](Self::pulling) reader. The memory for them grows as they
+    /// arrive.
+    ///
+    /// # Errors
+    ///
+    /// As of [`read`](Self::read).
+    pub fn rest_of_list<T: Bulk>(&mut self, len: usize) -> Result<Vec<T>, WireError> {
+        self.bulk_pulled(len).map_err(|stop| self.stopped(stop))
+    }
+
+    /// The caller has taken so many bytes from the source of a [pulling](Self::pulling) reader past it. There must have been none
+    /// [left](Self::left) in the reader.
+    ///
+    /// ```
+    /// let mut reader = egret_stream::Reader::pulling(|_: &mut [u8]| Ok(0));
+    /// assert_eq!((reader.left(), reader.position()), (0, 0));
+    /// reader.passed(100);
+    /// assert_eq!(reader.position(), 100);
+    /// ```
+    pub fn passed(&mut self, bytes: usize) {
+        debug_assert_eq!(self.left(), 0, "bytes that were not read");
+        self.rest.end += bytes;
+    }
+
+    /// Reads what is left of the stream of a [pulling](Self::pulling) reader, as the bytes they are, to the end of `to`. `to` grows as
+    /// they arrive.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Aborted`].
+    pub fn read_to_end(&mut self, to: &mut Vec<u8>) -> Result<(), WireError> {
+        while !self.is_at_end()? {
+            let held = self.left();
+            let run = self.run_pulled(held).map(<[u8]>::to_vec);
+            to.extend(run.map_err(|stop| self.stopped(stop))?);
+        }
+        Ok(())
+    }
+
+    /// Whether the stream is over: a [pulling](Self::pulling) reader waits until it knows.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Aborted`].
+    pub fn is_over(&mut self) -> Result<bool, WireError> {
+        self.is_at_end()
     }
 
     #[cfg(test)]

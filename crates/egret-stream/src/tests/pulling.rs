@@ -62,6 +62,7 @@ fn reading_overlaps_writing_in_little_memory() {
     let mut reader = Reader::pulling(&mut source);
     let read: Vec<Entry> = reader.read_last().unwrap();
     assert!(reader.window_capacity() <= 64 << 10, "{}", reader.window_capacity());
+    drop(reader);
     let written = writing.unwrap().join().unwrap();
     assert_eq!(written, arrived);
     assert!(written > 100 * CHUNK, "far more than is on its way at a time: {written}");
@@ -201,7 +202,7 @@ pub(super) fn short_pulls_are_waited_for() {
 #[test]
 #[should_panic(expected = "a source filled 5000 bytes of 4096")]
 fn a_source_that_says_too_much_is_a_bug() {
-    let _ = Reader::pulling(&mut |_| Ok(5000)).read::<u8>();
+    let _ = Reader::pulling(|_: &mut [u8]| Ok(5000)).read::<u8>();
 }
 
 /// The longest list of pieces that a sink of `chunk_bytes` is given for `value`, without what is

@@ -1,0 +1,411 @@
+//! One connection of a send port, from the side of the sender.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use egret_net::rt::Deadline;
+use egret_stream::read;
+
+use super::local::{LocalMessage, LocalPipe, LocalPipeWriter, LocalPlace, LocalWindow, wait_at};
+use super::receiver::{ArrivalKind, PortReceiver, datagram_port};
+use super::wire::{
+    CONNECT, LEAVE, NAMES, PortAnswer, PortDatagramHead, PortRequest, PortTerms, SHORT, STREAMED,
+    TAG, WATCH, channel_name, endpoint_name,
+};
+use super::{PortEnd, PortError, PortRefusal, ReceiverId};
+use crate::am::{Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
+use crate::channel::ChannelWriter;
+use crate::links::clock::DeadlineClock;
+use crate::links::core::WaitStopped;
+use crate::node::{NodeHandle, Route};
+use crate::{Path, Task};
+
+/// A connection to a receive port. Dropped, it disconnects.
+pub(super) struct OutboundConnection {
+    pub(super) port: ReceiverId,
+    pub(super) ended: Arc<EndedFlag>,
+    window: u32,
+    way: ConnectionWay,
+}
+
+enum ConnectionWay {
+    Link(Box<LinkWay>),
+    Local { receiver: Arc<PortReceiver>, connection: u64, window: Arc<LocalWindow> },
+}
+
+/// A connection to another node.
+struct LinkWay {
+    remote: RemoteEndpoint,
+    route: Route,
+    channel: String,
+    writer: Option<ChannelWriter>,
+    /// Of an unreliable port.
+    path: Option<(Path, u64)>,
+    connection: u64,
+    /// Waits for the receive port to end the connection.
+    _watch: Task,
+    /// What the mapping is of.
+    _endpoint: Endpoint,
+}
+
+/// Whether a connection has ended, as all its handlers say it.
+#[derive(Debug, Default)]
+pub(super) struct EndedFlag {
+    is_set: AtomicBool,
+    why: OnceLock<PortEnd>,
+}
+
+impl EndedFlag {
+    pub(super) fn set(&self, why: PortEnd) {
+        self.why.get_or_init(|| why);
+        self.is_set.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    pub(super) fn why(&self) -> PortEnd {
+        self.why.get().cloned().unwrap_or(PortEnd::Closed)
+    }
+}
+
+/// Where the bytes of a message go that is written piece by piece.
+pub(super) enum MessageWay<'p> {
+    Link(crate::channel::MessageWriter<'p>),
+    Local(LocalPipeWriter),
+}
+
+impl OutboundConnection {
+    /// Connects to a port of another node.
+    pub(super) fn to_node(
+        (port, request): (ReceiverId, &PortRequest),
+        schema: &dyn Fn() -> String,
+        route: Route,
+        deadline: Deadline,
+    ) -> Result<Self, PortError> {
+        let not_reached = |why: MessageError| match why {
+            MessageError::InHandler => PortError::InHandler,
+            why => PortError::NotReached { port: port.clone(), why: why.to_string() },
+        };
+        let ended = Arc::<EndedFlag>::default();
+        let endpoint = route.links.bundle().endpoint(TAG);
+        let flag = Arc::clone(&ended);
+        endpoint.on_error(move |_| flag.set(PortEnd::Closed));
+        let flag = Arc::clone(&ended);
+        endpoint.on_end(move |link| flag.set(PortEnd::Link { why: link.why.to_string() }));
+        let there = EndpointName::new(&route.host, &endpoint_name(&port.name), TAG);
+        let remote = endpoint.wait_map(&there, deadline).map_err(not_reached)?;
+        let mut asked = request.clone();
+        let terms = loop {
+            let bytes = encoded(&asked);
+            let message = Message::to(CONNECT).data(bytes);
+            let reply = remote.wait_call(message, deadline).map_err(not_reached)?;
+            match read::<PortAnswer>(reply.bytes()) {
+                Ok(PortAnswer::Connected(terms)) => break terms,
+                Ok(PortAnswer::TellSchema) if asked.schema.is_empty() => asked.schema = schema(),
+                Ok(PortAnswer::Refused(why)) => {
+                    return Err(PortError::Refused { port, why });
+                }
+                Ok(PortAnswer::TellSchema) | Err(_) => {
+                    return Err(PortError::Refused { port, why: PortRefusal::Malformed });
+                }
+            }
+        };
+        let path = match request.port_type.is_reliable {
+            true => None,
+            false => {
+                let path = route.links.wait_path(&route.host, deadline);
+                let not_there = |why: crate::link::LinkError| PortError::NotReached {
+                    port: port.clone(),
+                    why: why.to_string(),
+                };
+                Some((path.map_err(not_there)?, datagram_port(&port.name)))
+            }
+        };
+        let watch = watch(&remote, &ended).map_err(not_reached)?;
+        let PortTerms { connection, window } = terms;
+        let way = LinkWay {
+            remote,
+            route,
+            channel: channel_name(connection),
+            writer: None,
+            path,
+            connection,
+            _watch: watch,
+            _endpoint: endpoint,
+        };
+        Ok(Self { port, ended, window, way: ConnectionWay::Link(Box::new(way)) })
+    }
+
+    /// Connects to a port of the same node.
+    pub(super) fn local(
+        (port, request): (ReceiverId, &PortRequest),
+        schema: &dyn Fn() -> String,
+        receiver: Arc<PortReceiver>,
+        deadline: Deadline,
+    ) -> Result<Self, PortError> {
+        let mut clock = DeadlineClock::of(deadline);
+        let is_enabled =
+            wait_at(&receiver.node, 0, &mut clock, &mut |waker| receiver.poll_enabled(waker));
+        is_enabled.map_err(|stopped| match stopped {
+            WaitStopped::InHandler => PortError::InHandler,
+            WaitStopped::TimedOut { waited } => {
+                let why = format!("the port was not enabled within {waited:?}");
+                PortError::NotReached { port: port.clone(), why }
+            }
+        })?;
+        let mut asked = request.clone();
+        asked.schema = schema();
+        let ended = Arc::<EndedFlag>::default();
+        let flag = Arc::clone(&ended);
+        match receiver.admit_local(&asked, Arc::new(move |why| flag.set(why))) {
+            PortAnswer::Connected(PortTerms { connection, window: most }) => {
+                let window = LocalWindow::new(&receiver.node, most);
+                let way = ConnectionWay::Local { receiver, connection, window };
+                Ok(Self { port, ended, window: most, way })
+            }
+            PortAnswer::Refused(why) => Err(PortError::Refused { port, why }),
+            PortAnswer::TellSchema => Err(PortError::Refused { port, why: PortRefusal::Malformed }),
+        }
+    }
+
+    /// The fabric that leads to the port; none inside of one node.
+    pub(super) fn fabric(&self) -> Option<&str> {
+        match &self.way {
+            ConnectionWay::Link(way) => Some(&way.route.fabric),
+            ConnectionWay::Local { .. } => None,
+        }
+    }
+
+    /// Sends a whole message of a few bytes when there is room.
+    #[inline]
+    pub(super) fn send_short(
+        &self,
+        node: &NodeHandle,
+        bytes: &[u8],
+        deadline: Deadline,
+    ) -> Result<(), PortError> {
+        match &self.way {
+            ConnectionWay::Link(way) => {
+                let sent = way.remote.wait_send(Message::to(SHORT).bytes(bytes), deadline);
+                sent.map_err(|why| self.failed(why))
+            }
+            ConnectionWay::Local { receiver, connection, .. } => {
+                let place = self.local_place(node, deadline)?;
+                let message = LocalMessage::new(bytes.to_vec(), place);
+                self.pushed(receiver.push_local(*connection, ArrivalKind::Local(message)))
+            }
+        }
+    }
+
+    /// Sends a whole message of a few bytes, if there is room.
+    pub(super) fn try_send_short(&self, bytes: &[u8]) -> Result<(), PortError> {
+        match &self.way {
+            ConnectionWay::Link(way) => {
+                let sent = way.remote.try_send(Message::to(SHORT).bytes(bytes));
+                sent.map_err(|unsent| self.failed(unsent.why))
+            }
+            ConnectionWay::Local { receiver, connection, window } => {
+                let place = window.poll_place(None).ok_or_else(|| self.full())?;
+                let message = LocalMessage::new(bytes.to_vec(), place);
+                self.pushed(receiver.push_local(*connection, ArrivalKind::Local(message)))
+            }
+        }
+    }
+
+    /// Sends a datagram, which may be lost.
+    pub(super) fn send_datagram(&self, number: u64, bytes: &[u8]) -> Result<(), PortError> {
+        match &self.way {
+            ConnectionWay::Link(way) => {
+                let Some((path, port)) = &way.path else { return Ok(()) };
+                let head = PortDatagramHead { connection: way.connection, number }.to_bytes();
+                path.send(*port, &[&head, bytes]).map_err(|why| {
+                    self.ended.set(PortEnd::Link { why: why.to_string() });
+                    self.lost()
+                })
+            }
+            ConnectionWay::Local { receiver, connection, window } => {
+                // As on a network, what finds no room is lost.
+                let Some(place) = window.poll_place(None) else { return Ok(()) };
+                let message = LocalMessage::new(bytes.to_vec(), place);
+                self.pushed(receiver.push_local(*connection, ArrivalKind::Local(message)))
+            }
+        }
+    }
+
+    /// Tells the names of types before the messages that need them.
+    pub(super) fn tell_names(&self, names: &[u8], deadline: Deadline) -> Result<(), PortError> {
+        let ConnectionWay::Link(way) = &self.way else { return Ok(()) };
+        if names.len() <= crate::am::MEDIUM_MAX {
+            let told = way.remote.wait_send(Message::to(NAMES).bytes(names), deadline);
+            return told.map_err(|why| self.failed(why));
+        }
+        match way.remote.wait_call(Message::to(NAMES).data(names.to_vec()), deadline) {
+            // They are kept, and not answered.
+            Ok(_) | Err(MessageError::NoReply) => Ok(()),
+            Err(why) => Err(self.failed(why)),
+        }
+    }
+
+    /// Whether names of types are told to the other side.
+    pub(super) const fn is_remote(&self) -> bool {
+        matches!(self.way, ConnectionWay::Link(_))
+    }
+
+    /// Begins a message that is written piece by piece: gives the message its place among the others.
+    pub(super) fn begin_message(
+        &mut self,
+        node: &NodeHandle,
+        deadline: Deadline,
+    ) -> Result<MessageWay<'_>, PortError> {
+        let Self { port, ended, window, way } = self;
+        let failed = |why| failed(port, ended, *window, why);
+        match way {
+            ConnectionWay::Link(way) => {
+                if way.writer.is_none() {
+                    let LinkWay { route, channel, .. } = &**way;
+                    let opened = route.links.wait_channel(&route.host, channel, deadline);
+                    way.writer = Some(opened.map_err(|why| match why {
+                        crate::channel::ChannelError::InHandler => PortError::InHandler,
+                        why => PortError::NotReached { port: port.clone(), why: why.to_string() },
+                    })?);
+                }
+                way.remote.wait_send(Message::to(STREAMED), deadline).map_err(failed)?;
+                match &mut way.writer {
+                    Some(writer) => Ok(MessageWay::Link(writer.message())),
+                    None => unreachable!("it was just opened"),
+                }
+            }
+            ConnectionWay::Local { receiver, connection, window: places } => {
+                let place = local_place((port, *window), places, node, deadline)?;
+                let (writer, reader) = LocalPipe::open(node, place);
+                match receiver.push_local(*connection, ArrivalKind::LocalStream(reader)) {
+                    true => Ok(MessageWay::Local(writer)),
+                    false => {
+                        ended.set(PortEnd::Closed);
+                        Err(lost(port, ended))
+                    }
+                }
+            }
+        }
+    }
+
+    fn local_place(&self, node: &NodeHandle, deadline: Deadline) -> Result<LocalPlace, PortError> {
+        match &self.way {
+            ConnectionWay::Local { window, .. } => {
+                local_place((&self.port, self.window), window, node, deadline)
+            }
+            ConnectionWay::Link(_) => Err(self.full()),
+        }
+    }
+
+    fn pushed(&self, is_there: bool) -> Result<(), PortError> {
+        if !is_there {
+            self.ended.set(PortEnd::Closed);
+            return Err(self.lost());
+        }
+        Ok(())
+    }
+
+    fn full(&self) -> PortError {
+        PortError::Full { port: self.port.clone(), window: self.window }
+    }
+
+    fn lost(&self) -> PortError {
+        lost(&self.port, &self.ended)
+    }
+
+    fn failed(&self, why: MessageError) -> PortError {
+        failed(&self.port, &self.ended, self.window, why)
+    }
+
+    /// Tells the receive port that no more messages come, behind all that were sent.
+    pub(super) fn leave(&self, deadline: Deadline) {
+        if self.ended.is_set() {
+            return;
+        }
+        self.ended.set(PortEnd::Disconnected);
+        match &self.way {
+            ConnectionWay::Link(way) => _ = way.remote.wait_send(Message::to(LEAVE), deadline),
+            ConnectionWay::Local { receiver, connection, .. } => {
+                let end = ArrivalKind::End(PortEnd::Disconnected);
+                receiver.push_local(*connection, end);
+            }
+        }
+    }
+}
+
+impl Drop for OutboundConnection {
+    fn drop(&mut self) {
+        self.leave(LEAVING);
+    }
+}
+
+/// Has the other side say when it ends the connection.
+fn watch(remote: &RemoteEndpoint, ended: &Arc<EndedFlag>) -> Result<Task, MessageError> {
+    let call = remote.try_request(Message::to(WATCH)).map_err(|unsent| unsent.why)?;
+    let flag = Arc::clone(ended);
+    Ok(Task::new(async move {
+        let end = match call.await {
+            Ok(reply) => read(reply.bytes()).unwrap_or(PortEnd::Closed),
+            // It was closed before it knew of the watch, perhaps.
+            Err(MessageError::NoReply | MessageError::EndpointGone) => PortEnd::Closed,
+            Err(why) => PortEnd::Link { why: why.to_string() },
+        };
+        flag.set(end);
+    }))
+}
+
+fn local_place(
+    (port, most): (&ReceiverId, u32),
+    window: &Arc<LocalWindow>,
+    node: &NodeHandle,
+    deadline: Deadline,
+) -> Result<LocalPlace, PortError> {
+    let mut clock = DeadlineClock::of(deadline);
+    let place = wait_at(node, 0, &mut clock, &mut |waker| window.poll_place(waker));
+    place.map_err(|stopped| PortError::of_room(stopped, port, most))
+}
+
+fn lost(port: &ReceiverId, ended: &EndedFlag) -> PortError {
+    PortError::Lost { receivers: vec![(port.clone(), ended.why())] }
+}
+
+/// What the links say of a message that was not sent.
+fn failed(port: &ReceiverId, ended: &EndedFlag, window: u32, why: MessageError) -> PortError {
+    let port = port.clone();
+    match why {
+        MessageError::Full { .. } => PortError::Full { port, window },
+        MessageError::NoRoomInTime { waited, .. } => {
+            PortError::NoRoomInTime { port, window, waited }
+        }
+        MessageError::InHandler => PortError::InHandler,
+        MessageError::EndpointGone => {
+            ended.set(PortEnd::Closed);
+            lost(&port, ended)
+        }
+        why => {
+            ended.set(PortEnd::Link { why: why.to_string() });
+            lost(&port, ended)
+        }
+    }
+}
+
+fn encoded(request: &PortRequest) -> Vec<u8> {
+    let mut writer = egret_stream::Writer::new();
+    let written = writer.write_copy(request);
+    debug_assert_eq!(written, Ok(()), "lists and numbers can be written");
+    writer.to_vec()
+}
+
+impl fmt::Debug for OutboundConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboundConnection").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+/// How long a connection that is dropped waits for room to say so.
+const LEAVING: Deadline = Deadline::In(std::time::Duration::from_secs(1));

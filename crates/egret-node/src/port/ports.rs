@@ -1,0 +1,46 @@
+//! The ports of a node.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use egret_net::rt::Instant;
+use egret_net::sync::Mutex;
+
+use super::receiver::PortReceiver;
+use crate::node::{NodeHandle, NodePart};
+
+/// The receive ports of a node, by name, and the number of its next send port.
+#[derive(Debug, Default)]
+pub(super) struct NodePorts {
+    receivers: Mutex<BTreeMap<String, Weak<PortReceiver>>>,
+    senders: AtomicU64,
+}
+
+impl NodePorts {
+    pub(super) fn of(node: &NodeHandle) -> Arc<Self> {
+        node.part(Self::default)
+    }
+
+    pub(super) fn next_sender(&self) -> u64 {
+        self.senders.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn add(&self, receiver: &Arc<PortReceiver>) {
+        let mut all = self.receivers.lock();
+        all.retain(|_, other| other.strong_count() > 0);
+        all.insert(receiver.id.name.clone(), Arc::downgrade(receiver));
+    }
+
+    /// The receive port of a name.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<PortReceiver>> {
+        self.receivers.lock().get(name)?.upgrade()
+    }
+}
+
+impl NodePart for NodePorts {
+    fn close(&self, _until: Instant) {
+        let all = std::mem::take(&mut *self.receivers.lock());
+        all.values().filter_map(Weak::upgrade).for_each(|receiver| receiver.close());
+    }
+}
