@@ -65,7 +65,7 @@ pub mod rmi;
 pub use egret_derive::remote;
 pub use egret_net::{fabric, rt, vi};
 pub use egret_node::am::{self, blocking};
-pub use egret_node::{channel, local, topology};
+pub use egret_node::{channel, local, port, topology};
 
 /// Members of a pool, their [registry](node::registry) and their [settings](node::settings).
 ///
@@ -172,10 +172,11 @@ pub mod sim {
     pub use egret_node::cluster::{Cluster, ClusterRun, cluster};
 }
 
-/// What programs that make remote calls or send graphs import. [`rmi`] and [`graph`] have examples.
+/// What programs that make remote calls, send messages by ports or send graphs import. [`rmi`], [`port`] and [`graph`] have examples.
 pub mod prelude {
     pub use egret_net::rt::Deadline;
     pub use egret_node::node::{Config, Node};
+    pub use egret_node::port::{PortError, PortType, ReceivePort, SendPort};
 
     pub use crate::graph::{ANY, Graph, Graphs, Object, Ref, Slice, Text};
     pub use crate::remote;
