@@ -240,6 +240,44 @@ impl<'w> MessageWriter<'w> {
     /// Aborts the message: what was not sent never will be, and its reader is told so.
     pub fn abort(self) {}
 
+    /// Waits until the messages before have gone, and begins this one, for which the reader is to wait at a place among other messages.
+    pub(crate) fn wait_place(&mut self, deadline: Deadline) -> Result<(), ChannelError> {
+        let (core, number) = (Arc::clone(&self.writer.core), self.writer.number);
+        let begun = core.wait(deadline, |state, waker| {
+            let writing = state.channels.writer(number);
+            let has_posts = writing.has_posts();
+            match writing.machine() {
+                Err(why) => return Some(Err(not_delivered(why))),
+                Ok(outgoing) if !has_posts && outgoing.is_flushed() => {
+                    outgoing.begin();
+                    if let Some(halt) = outgoing.halted() {
+                        return Some(Err(halt.into()));
+                    }
+                    outgoing.place();
+                    return Some(Ok(()));
+                }
+                Ok(_) => {}
+            }
+            writing.wait(waker);
+            None
+        });
+        begun.map_err(stopped)??;
+        self.started = true;
+        Ok(())
+    }
+
+    /// The reader was not told of the place: nothing is left of the message.
+    pub(crate) fn leave_place(mut self) {
+        self.started = false;
+        let number = self.writer.number;
+        let unplaced = self
+            .writer
+            .core
+            .state
+            .with(|state| ChannelWriter::with(state, number, ChannelOutflow::unplace));
+        drop(unplaced);
+    }
+
     pub(super) fn wait_last<T: Plain>(
         mut self,
         data: &[T],

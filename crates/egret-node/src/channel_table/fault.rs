@@ -21,6 +21,8 @@ egret_net::faults! {
         RefusalKept,
         /// The message that was posted last goes first.
         LastPosted,
+        /// Nothing goes instead of a message with a place that is given up.
+        PlaceEmpty,
     }
 }
 

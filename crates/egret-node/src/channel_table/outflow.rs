@@ -20,6 +20,8 @@ pub(crate) struct ChannelOutflow {
     begun: bool,
     /// The program has given parts of a message, and not its end.
     inside: bool,
+    /// The reader waits for the message at its place, and has nothing of it.
+    placed: bool,
     /// The message that the program is at, or was last, is lost.
     refused: Option<NeverFits>,
     stopped: bool,
@@ -44,6 +46,7 @@ impl ChannelOutflow {
             flow: Outflow::new(credit),
             begun: false,
             inside: false,
+            placed: false,
             refused: None,
             stopped: false,
             ended: false,
@@ -83,15 +86,31 @@ impl ChannelOutflow {
         self.refused = None;
     }
 
+    /// The message that has begun has a place among other messages, at which the reader waits for it: if the message is given up
+    /// before anything of it has gone, an empty one goes instead.
+    pub(crate) const fn place(&mut self) {
+        self.placed = true;
+    }
+
+    /// The reader was not told of the place.
+    pub(crate) const fn unplace(&mut self) {
+        self.placed = false;
+    }
+
     /// The message in progress, or one that is finished and has not gone, is given up. What of it
     /// has not gone never will.
     pub(crate) fn abort(&mut self) {
-        if !std::mem::take(&mut self.inside) && !self.flow.has_charged() || self.stopped {
+        if self.stopped {
             return;
         }
-        self.flow.withdraw();
-        self.drop_unsent();
-        self.give_up();
+        if std::mem::take(&mut self.inside) || self.flow.has_charged() {
+            self.flow.withdraw();
+            self.drop_unsent();
+            self.give_up();
+        }
+        if std::mem::take(&mut self.placed) && !planted(Fault::PlaceEmpty) {
+            self.flow.push(self.frame(FrameKind::Last, None));
+        }
     }
 
     fn drop_unsent(&mut self) {
@@ -120,6 +139,7 @@ impl ChannelOutflow {
         let frame = self.flow.poll_frame()?;
         let head = FrameHead { request: self.message, ..head(&frame) };
         self.begun = head.kind == FrameKind::Part;
+        self.placed = false;
         if matches!(head.kind, FrameKind::Last | FrameKind::Abort) {
             self.message = (self.message + 1) % FrameHead::REQUESTS;
         }

@@ -15,7 +15,7 @@ use super::wire::{
 };
 use super::{PortEnd, PortError, PortRefusal, ReceiverId};
 use crate::am::{Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
-use crate::channel::ChannelWriter;
+use crate::channel::{ChannelError, ChannelWriter};
 use crate::links::clock::DeadlineClock;
 use crate::links::core::WaitStopped;
 use crate::node::{NodeHandle, Route};
@@ -262,21 +262,31 @@ impl OutboundConnection {
         deadline: Deadline,
     ) -> Result<MessageWay<'_>, PortError> {
         let Self { port, ended, window, way } = self;
-        let failed = |why| failed(port, ended, *window, why);
         match way {
             ConnectionWay::Link(way) => {
                 if way.writer.is_none() {
                     let LinkWay { route, channel, .. } = &**way;
                     let opened = route.links.wait_channel(&route.host, channel, deadline);
-                    way.writer = Some(opened.map_err(|why| match why {
-                        crate::channel::ChannelError::InHandler => PortError::InHandler,
-                        why => PortError::NotReached { port: port.clone(), why: why.to_string() },
-                    })?);
+                    way.writer = Some(opened.map_err(|why| not_opened(port, ended, why))?);
                 }
-                way.remote.wait_send(Message::to(STREAMED), deadline).map_err(failed)?;
-                match &mut way.writer {
-                    Some(writer) => Ok(MessageWay::Link(writer.message())),
-                    None => unreachable!("it was just opened"),
+                let Some(writer) = &mut way.writer else { unreachable!("it was just opened") };
+                let mut message = writer.message();
+                message.wait_place(deadline).map_err(|why| match why {
+                    ChannelError::WriteTimedOut { waited, .. } => {
+                        PortError::NoRoomInTime { port: port.clone(), window: *window, waited }
+                    }
+                    ChannelError::InHandler => PortError::InHandler,
+                    why => {
+                        ended.set(PortEnd::Link { why: why.to_string() });
+                        lost(port, ended)
+                    }
+                })?;
+                match way.remote.wait_send(Message::to(STREAMED), deadline) {
+                    Ok(()) => Ok(MessageWay::Link(message)),
+                    Err(why) => {
+                        message.leave_place();
+                        Err(failed(port, ended, *window, why))
+                    }
                 }
             }
             ConnectionWay::Local { receiver, connection, window: places } => {
@@ -322,15 +332,18 @@ impl OutboundConnection {
         failed(&self.port, &self.ended, self.window, why)
     }
 
-    /// Tells the receive port that no more messages come, behind all that were sent.
-    pub(super) fn leave(&self, deadline: Deadline) {
+    /// Tells the receive port that no more messages come, behind all that were sent; without waiting if there is no deadline.
+    pub(super) fn leave(&self, deadline: Option<Deadline>) {
         if self.ended.is_set() {
             return;
         }
         self.ended.set(PortEnd::Disconnected);
-        match &self.way {
-            ConnectionWay::Link(way) => _ = way.remote.wait_send(Message::to(LEAVE), deadline),
-            ConnectionWay::Local { receiver, connection, .. } => {
+        match (&self.way, deadline) {
+            (ConnectionWay::Link(way), Some(deadline)) => {
+                _ = way.remote.wait_send(Message::to(LEAVE), deadline);
+            }
+            (ConnectionWay::Link(way), None) => _ = way.remote.try_send(Message::to(LEAVE)),
+            (ConnectionWay::Local { receiver, connection, .. }, _) => {
                 let end = ArrivalKind::End(PortEnd::Disconnected);
                 receiver.push_local(*connection, end);
             }
@@ -340,7 +353,8 @@ impl OutboundConnection {
 
 impl Drop for OutboundConnection {
     fn drop(&mut self) {
-        self.leave(LEAVING);
+        // A thread that panics, or ends with its simulated world, must not wait.
+        self.leave((!std::thread::panicking()).then_some(LEAVING));
     }
 }
 
@@ -372,6 +386,17 @@ fn local_place(
 
 fn lost(port: &ReceiverId, ended: &EndedFlag) -> PortError {
     PortError::Lost { receivers: vec![(port.clone(), ended.why())] }
+}
+
+/// Why a connection has no channel.
+fn not_opened(port: &ReceiverId, ended: &EndedFlag, why: ChannelError) -> PortError {
+    match why {
+        ChannelError::InHandler => return PortError::InHandler,
+        ChannelError::NoListener { .. } => ended.set(PortEnd::Closed),
+        ChannelError::Link(why) => ended.set(PortEnd::Link { why: why.to_string() }),
+        why => return PortError::NotReached { port: port.clone(), why: why.to_string() },
+    }
+    lost(port, ended)
 }
 
 /// What the links say of a message that was not sent.

@@ -80,7 +80,15 @@ impl<'p> Incoming<'p> {
             ArrivalKind::Streamed(kept) => {
                 drop(kept);
                 match channel.map(|channel| channel.wait_next(deadline)) {
-                    Some(Ok(Some(message))) => IncomingBody::Parts(message, None, deadline),
+                    Some(Ok(Some(mut message))) => match message.wait_next_part(deadline) {
+                        Ok(Some(part)) => IncomingBody::Parts(message, Some((part, 0)), deadline),
+                        Err(ChannelError::ReadTimedOut { waited }) => {
+                            let port = arrived.receiver.id.name.clone();
+                            return Err(PortError::TimedOut { port, waited });
+                        }
+                        // An empty one stands in the place of one that was given up before anything left.
+                        _ => IncomingBody::Lost,
+                    },
                     Some(Err(ChannelError::InHandler)) => return Err(PortError::InHandler),
                     _ => IncomingBody::Lost,
                 }

@@ -39,6 +39,7 @@
 mod connection;
 mod error;
 mod events;
+mod fault;
 mod incoming;
 mod local;
 mod names;

@@ -59,19 +59,20 @@ impl<T: for<'a> FromWire<'a>> ReceivePort<T> {
         Self { control, current: None, types: PhantomData }
     }
 
-    /// Waits for the next message, and reads the value in it.
+    /// Waits for the next message, and reads the value in it. Each part of a long one that has begun may take as long as the
+    /// [deadline](crate::node::NodeHandle::deadline) of the node says.
     ///
     /// # Errors
     ///
     /// If no message has come in time, the port is closed, the sender gave the message up, or the message is no such value.
     #[track_caller]
     pub fn receive(&mut self, deadline: impl Into<Deadline>) -> Result<Received<T>, PortError> {
-        let deadline = deadline.into();
-        let mut arrived = self.wait(deadline)?;
-        value_of(&mut arrived, deadline)
+        let mut arrived = self.wait(deadline.into())?;
+        value_of(&mut arrived, self.control.receiver.node.deadline())
     }
 
-    /// Waits for the next message, to read it piece by piece, also while the rest of it still arrives.
+    /// Waits for the next message, to read it piece by piece, also while the rest of it still arrives, of which each part may take as
+    /// long as the [deadline](crate::node::NodeHandle::deadline) of the node says.
     ///
     /// # Errors
     ///
@@ -81,10 +82,9 @@ impl<T: for<'a> FromWire<'a>> ReceivePort<T> {
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<Incoming<'_>, PortError> {
-        let deadline = deadline.into();
-        self.current = None;
-        let arrived = self.wait(deadline)?;
-        Incoming::begin(self.current.insert(arrived), deadline)
+        let arrived = self.wait(deadline.into())?;
+        let rest = self.control.receiver.node.deadline();
+        Incoming::begin(self.current.insert(arrived), rest)
     }
 
     /// The next message, if it has come; the rest of a long one is waited for.
@@ -281,6 +281,9 @@ async fn streamed_value<T: for<'a> FromWire<'a>>(
     let mut parts = Vec::new();
     while let Some(part) = message.next_part().await.map_err(|_| aborted())? {
         parts.push(part);
+    }
+    if parts.is_empty() {
+        return Err(aborted());
     }
     let parts: Vec<_> = parts.iter().map(crate::channel::Part::bytes).collect();
     let mut reader = Reader::chunks(&parts).with_names(Names::until_acknowledged());

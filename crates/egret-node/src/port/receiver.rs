@@ -19,6 +19,7 @@ use std::task::Waker;
 use egret_net::sync::Mutex;
 use egret_stream::{Names, ReadPlan, Schema, read};
 
+use super::fault::{Fault, planted};
 use super::local::{LocalMessage, LocalPipeReader};
 use super::options::ReceiveOptions;
 use super::port_type::{PortCount, PortType};
@@ -138,6 +139,22 @@ pub(super) enum ArrivalKind {
     Local(LocalMessage),
     LocalStream(LocalPipeReader),
     End(PortEnd),
+}
+
+impl ArrivalKind {
+    /// A short message, whose credit is given back when it was received.
+    #[inline]
+    fn of_short(kept: KeptMessage) -> Self {
+        match planted(Fault::CreditAtOnce) {
+            true => Self::Datagram { number: 0, bytes: kept.bytes().to_vec() },
+            false => Self::Short(kept),
+        }
+    }
+
+    /// Whether the arrival is one of the connection's messages, and is counted.
+    const fn is_message(&self) -> bool {
+        !matches!(self, Self::Names(_) | Self::End(_))
+    }
 }
 
 /// A message that was taken out of the queue, until it is received.
@@ -289,7 +306,7 @@ impl PortReceiver {
             return refused(PortRefusal::Stranger);
         }
         let differences = self.port_type.differences(&asked.port_type);
-        if !differences.is_empty() {
+        if !differences.is_empty() && !planted(Fault::TypesUnchecked) {
             return refused(PortRefusal::Types { differences });
         }
         let plan = if asked.fingerprint == self.fingerprint {
@@ -383,7 +400,7 @@ impl PortReceiver {
         let mapping = request.mapping();
         let kept = request.keep();
         let what = match handler {
-            SHORT => ArrivalKind::Short(kept),
+            SHORT => ArrivalKind::of_short(kept),
             STREAMED => ArrivalKind::Streamed(kept),
             NAMES => ArrivalKind::Names(kept),
             _ => ArrivalKind::End(PortEnd::Disconnected),
@@ -391,7 +408,9 @@ impl PortReceiver {
         let mut what = Some(what);
         let next = self.push(links, |state| {
             let connection = *state.by_mapping.get(&mapping)?;
-            Some(Arrival { connection, what: what.take()? })
+            let what = what.take()?;
+            let is_lost = matches!(what, ArrivalKind::Streamed(_)) && planted(Fault::PlaceLost);
+            (!is_lost).then_some(Arrival { connection, what })
         });
         if next == NextUpcall::Begin {
             self.dispatch(links, Some(&mut request));
@@ -424,7 +443,7 @@ impl PortReceiver {
             let gone: Vec<u64> = state.of_peer(peer).collect();
             for connection in gone {
                 let what = ArrivalKind::End(end.clone());
-                state.queue.push_back(Arrival { connection, what });
+                state.queue_end(Arrival { connection, what });
                 self.waiting.fetch_add(1, Ordering::Relaxed);
             }
             asking = state.asking.extract_if(.., |it| it.mapping.0 == peer).collect();
@@ -541,7 +560,7 @@ impl PortReceiver {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         let connection = arrival.connection;
         let mut what = arrival.what;
-        if let ArrivalKind::Datagram { .. } = what {
+        if let ArrivalKind::Datagram { number: 1.., .. } = what {
             state.datagrams -= 1;
         }
         let Some(inbound) = state.inbound.get_mut(&connection) else {
@@ -551,10 +570,9 @@ impl PortReceiver {
             return Some(Arrived::new(self, (connection, sender, 0), what, None));
         };
         inbound.is_busy = true;
-        let is_message = !matches!(what, ArrivalKind::Names(_) | ArrivalKind::End(_));
-        inbound.received += u64::from(is_message);
+        inbound.received += u64::from(what.is_message());
         let mut sequence = inbound.received;
-        if let ArrivalKind::Datagram { number, .. } = what {
+        if let ArrivalKind::Datagram { number: number @ 1.., .. } = what {
             sequence = number;
         }
         let (sender, reader) = (inbound.sender, inbound.reader.take());
@@ -668,9 +686,21 @@ impl ReceiverState {
     #[inline]
     fn next_place(&self) -> Option<usize> {
         let is_free = |arrival: &Arrival| {
-            self.inbound.get(&arrival.connection).is_none_or(|inbound| !inbound.is_busy)
+            let inbound = self.inbound.get(&arrival.connection);
+            inbound.is_none_or(|inbound| !inbound.is_busy || planted(Fault::BusyIgnored))
         };
+        if planted(Fault::LastFirst) {
+            return self.queue.iter().rposition(is_free);
+        }
         self.queue.iter().position(is_free)
+    }
+
+    /// Queues the end of a connection, behind what came by it.
+    fn queue_end(&mut self, end: Arrival) {
+        match planted(Fault::EndFirst) {
+            true => self.queue.push_front(end),
+            false => self.queue.push_back(end),
+        }
     }
 
     fn of_peer(&self, peer: LinkPeer) -> impl Iterator<Item = u64> {
@@ -697,7 +727,8 @@ impl ReceiverState {
             }
         }
         for arrival in &taken {
-            self.datagrams -= u32::from(matches!(arrival.what, ArrivalKind::Datagram { .. }));
+            self.datagrams -=
+                u32::from(matches!(arrival.what, ArrivalKind::Datagram { number: 1.., .. }));
         }
         taken
     }

@@ -136,7 +136,7 @@ impl<T: Wire> SendPort<T> {
     pub fn disconnect(&mut self, port: &ReceiverId) -> bool {
         let at = self.connections.iter().position(|connection| connection.port == *port);
         let Some(at) = at else { return false };
-        self.connections.remove(at).leave(self.deadline);
+        self.connections.remove(at).leave(Some(self.deadline));
         true
     }
 

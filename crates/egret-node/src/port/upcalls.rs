@@ -12,6 +12,7 @@ use egret_net::rt::{self, Deadline};
 use egret_net::vi::caught;
 use egret_stream::FromWire;
 
+use super::fault::{Fault, planted};
 use super::incoming::Incoming;
 use super::receive_port::value_of;
 use super::receiver::{Arrived, PortReceiver, UpcallBody};
@@ -103,6 +104,9 @@ impl PortReceiver {
             }
             if let Err(message) = caught(|| body(&mut arrived)) {
                 self.upcall_panicked(arrived.connection(), message);
+                if planted(Fault::PanicCounts) {
+                    return;
+                }
             }
             if arrived.is_over() && !self.begins_again() {
                 return;
