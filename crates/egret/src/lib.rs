@@ -203,6 +203,8 @@ mod guide {
     struct FirstProgram;
     #[doc = include_str!("../../../docs/guide/calls.md")]
     struct CallsGuide;
+    #[doc = include_str!("../../../docs/guide/messages.md")]
+    struct MessagesGuide;
     #[doc = include_str!("../../../docs/guide/memory-and-copies.md")]
     struct MemoryAndCopies;
     #[doc = include_str!("../../../docs/guide/graphs.md")]

@@ -68,7 +68,7 @@ pub use send_port::SendPort;
 pub use upcalls::PortUpcall;
 
 use crate::node::NodeHandle;
-use ports::NodePorts;
+use ports::{NodePorts, PortNames};
 use receiver::{PortReceiver, UpcallBody};
 
 /// Bytes of the longest message of an unreliable port.
@@ -195,6 +195,7 @@ impl NodeHandle {
         // Closed, if the names cannot be bound.
         let control = PortControl { receiver };
         let receiver = &control.receiver;
+        PortNames::add(receiver.waited, &receiver.id.name);
         NodePorts::of(self).add(receiver);
         names::bind(self, &receiver.id, receiver.number)?;
         Ok(control)

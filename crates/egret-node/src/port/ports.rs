@@ -5,10 +5,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use egret_net::rt::Instant;
+use egret_net::rt::waits::WaitObject;
 use egret_net::sync::Mutex;
 
 use super::receiver::PortReceiver;
 use crate::node::{NodeHandle, NodePart};
+
+/// The names of the receive ports of this process, by number, for reports of what a thread waits for.
+#[derive(Debug)]
+pub(super) struct PortNames;
+
+static NAMES: Mutex<BTreeMap<usize, String>> = Mutex::new(BTreeMap::new());
+
+impl PortNames {
+    pub(super) fn add(number: usize, name: &str) {
+        NAMES.lock().insert(number, name.to_owned());
+    }
+
+    pub(super) fn remove(number: usize) {
+        NAMES.lock().remove(&number);
+    }
+}
+
+impl WaitObject for PortNames {
+    fn name(&self, number: usize) -> String {
+        NAMES.lock().get(&number).cloned().unwrap_or_default()
+    }
+}
 
 /// The receive ports of a node, by name, and the number of its next send port.
 #[derive(Debug, Default)]

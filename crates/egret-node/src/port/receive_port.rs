@@ -7,12 +7,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::task::Poll;
 
-use egret_net::rt::{Deadline, waits};
+use egret_net::rt::Deadline;
+use egret_net::rt::waits::{self, WaitHint};
 use egret_stream::{FromWire, Names, Reader, WireError};
 
 use super::incoming::{Incoming, unreadable};
 use super::local::wait_at;
 use super::names;
+use super::ports::PortNames;
 use super::receiver::{ArrivalKind, Arrived, PortReceiver};
 use super::{PortError, PortEvent, ReceiverId, SenderId};
 use crate::links::clock::DeadlineClock;
@@ -212,8 +214,10 @@ impl PortControl {
         clock: &mut DeadlineClock,
         mut poll: impl FnMut(Option<&std::task::Waker>) -> Option<R>,
     ) -> Result<R, PortError> {
-        let PortReceiver { node, id, .. } = &*self.receiver;
-        let _waits = waits::named(node.wait_hint("message at port", None), &id.name);
+        let PortReceiver { node, id, waited, .. } = &*self.receiver;
+        let hint = node.wait_hint("message at port", None);
+        // The name is looked up only if somebody asks what the thread waits for.
+        let _waits = waits::scope(WaitHint { object: Some((&PortNames, *waited)), ..hint });
         let links = self.receiver.links_to_drive();
         let found = wait_at(node, links, clock, &mut poll);
         found.map_err(|stopped| PortError::of_wait(stopped, &id.name))
@@ -297,6 +301,7 @@ async fn streamed_value<T: for<'a> FromWire<'a>>(
 impl Drop for PortControl {
     fn drop(&mut self) {
         self.receiver.close();
+        PortNames::remove(self.receiver.waited);
         names::unbind(&self.receiver.node, &self.receiver.id, self.receiver.number);
     }
 }

@@ -40,6 +40,8 @@ pub(super) struct PortReceiver {
     pub(super) id: ReceiverId,
     /// The number of the port in this process.
     pub(super) number: u64,
+    /// The same, of a wait for a message.
+    pub(super) waited: usize,
     pub(super) node: NodeHandle,
     pub(super) port_type: PortType,
     schema: Schema,
@@ -189,9 +191,12 @@ impl PortReceiver {
         let id = ReceiverId { node: node.id(), name: options.name.clone() };
         let is_enabled = !options.is_disabled;
         let state = ReceiverState { is_enabled, ..ReceiverState::default() };
+        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let waited = usize::try_from(number).unwrap_or(usize::MAX);
         let receiver = Arc::new(Self {
             id,
-            number: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
+            number,
+            waited,
             node: node.clone(),
             port_type: port_type.clone(),
             fingerprint: schema.fingerprint(),
@@ -205,8 +210,13 @@ impl PortReceiver {
             endpoints: Mutex::default(),
         });
         for (at, (_, links)) in node.links().iter().enumerate() {
-            let endpoint = receiver.listen(at, links)?;
-            receiver.endpoints.lock().push(endpoint);
+            match receiver.listen(at, links) {
+                Ok(endpoint) => receiver.endpoints.lock().push(endpoint),
+                Err(why) => {
+                    receiver.close();
+                    return Err(why);
+                }
+            }
         }
         Ok(receiver)
     }
@@ -254,7 +264,8 @@ impl PortReceiver {
             state.waiters.wake();
             state.by_mapping.clear();
             let taken = state.take_all();
-            self.waiting.store(0, Ordering::Relaxed);
+            // Who looks for arrivals finds that there are none.
+            self.waiting.store(1, Ordering::Relaxed);
             taken
         });
         for inbound in ended.into_values() {
@@ -356,6 +367,9 @@ impl PortReceiver {
             if state.is_closed || state.inbound.len() >= SENDERS_MAX as usize {
                 return Err(PortRefusal::Crowded { senders: SENDERS_MAX });
             }
+            if inbound.mapping.is_some_and(|mapping| state.by_mapping.contains_key(&mapping)) {
+                return Err(PortRefusal::Malformed);
+            }
             if self.port_type.senders == PortCount::One
                 && let Some(other) = state.inbound.values().next()
             {
@@ -451,7 +465,7 @@ impl PortReceiver {
             self.begins(&mut state)
         });
         drop(asking);
-        self.wake_sleeper(None);
+        self.wake_sleeper(usize::MAX);
         if begins == NextUpcall::Begin {
             self.dispatch(0, None);
         }
@@ -509,15 +523,19 @@ impl PortReceiver {
         });
         self.links.store(links, Ordering::Relaxed);
         if sleeps_at.is_some_and(|at| at != links) {
-            self.wake_sleeper(sleeps_at);
+            self.wake_sleeper(links);
         }
         next
     }
 
+    /// Wakes threads that may sleep at other links than those that an arrival came by.
     #[cold]
-    fn wake_sleeper(&self, at: Option<usize>) {
-        let at = at.or_else(|| self.state.lock().sleeps_at);
-        at.into_iter().for_each(|at| self.node.links()[at].1.core.nic.wake());
+    fn wake_sleeper(&self, came_by: usize) {
+        for (at, (_, links)) in self.node.links().iter().enumerate() {
+            if at != came_by {
+                links.core.nic.wake();
+            }
+        }
     }
 
     // What receives.
@@ -532,7 +550,7 @@ impl PortReceiver {
     /// The next message that can be received; else the waker is woken when there may be one.
     #[inline]
     pub(super) fn poll(self: &Arc<Self>, waker: Option<&Waker>) -> Option<Result<Arrived, ()>> {
-        if waker.is_none() && self.waiting.load(Ordering::Relaxed) == 0 && !self.is_closing() {
+        if waker.is_none() && self.waiting.load(Ordering::Relaxed) == 0 {
             return None;
         }
         under(|| {
@@ -546,11 +564,6 @@ impl PortReceiver {
             state.waiters.wait(waker);
             None
         })
-    }
-
-    #[inline]
-    fn is_closing(&self) -> bool {
-        self.state.lock().is_closed
     }
 
     #[inline]
