@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use egret_net::buf::Shared;
-use egret_stream::{Bulk, Wire, WireError};
+use egret_stream::{Bulk, Schema, Wire, WireError};
 
 use crate::rmi::Stub;
 use crate::rmi::answer::IncomingCall;
@@ -89,6 +89,8 @@ pub trait Proxy: Sized {
 pub struct RemoteMethod<I: ?Sized> {
     /// Its name.
     pub name: &'static str,
+    /// The names of its arguments.
+    pub args: &'static [&'static str],
     /// Its arguments, as a tuple.
     pub takes: MethodType,
     /// What it returns.
@@ -104,8 +106,8 @@ pub struct RemoteMethod<I: ?Sized> {
 pub struct MethodType {
     /// As it is written.
     pub name: &'static str,
-    /// What its structure is, as 64 bits.
-    pub fingerprint: fn() -> u64,
+    /// What its structure is: the fingerprint, and the schema.
+    pub structure: fn() -> (fn() -> u64, fn() -> Schema),
 }
 
 /// Reads a method's arguments, calls it, and writes what it returns.

@@ -13,11 +13,15 @@ use crate::rmi::answer::{AnswerError, open};
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::callee::objects::MEET;
 use crate::rmi::caller::call_site::{CallSite, UNTOLD};
+use crate::rmi::caller::meeting::InterfaceMeeting;
 use crate::rmi::caller::pair::{NodePair, PairConnection};
 use crate::rmi::caller::unsent::SendFailure;
-use crate::rmi::head::CallAddress;
+use crate::rmi::fault::{Fault, planted};
+use crate::rmi::head::{CallAddress, CallHead};
 use crate::rmi::interface::RemoteInterface;
-use crate::rmi::interface_table::{InterfaceTable, MethodNumbers, StubInterface};
+use crate::rmi::interface_table::{
+    InterfaceTable, MethodNumbers, NOT_SAME, OtherMethod, PlannedMethod, StubInterface,
+};
 use crate::rmi::payload::CallPayload;
 use crate::rmi::{CallError, Limit, ObjectRef};
 
@@ -45,8 +49,12 @@ pub(crate) enum CallDestination {
     Here,
 }
 
-/// An interface that is being met.
-pub(crate) struct InterfaceRequest(Call, Arc<PairConnection>);
+/// An interface that is being met, by one connection.
+pub(crate) struct InterfaceRequest {
+    there: Arc<PairConnection>,
+    meeting: InterfaceMeeting,
+    call: Option<Call>,
+}
 
 impl StubTarget {
     pub(crate) fn new<I: RemoteInterface + ?Sized>(
@@ -74,19 +82,45 @@ impl StubTarget {
     /// A call of a method of the stub, for its answer and its errors.
     #[inline]
     pub(crate) fn asked(&self, method: usize) -> CallSite<'_> {
-        CallSite { pair: &self.pair, face: self.face, method }
+        CallSite { pair: &self.pair, face: self.face, interface: self.interface, method }
     }
 
-    /// A method of the stub, as the object's node numbers it.
+    /// A method of the stub, as the object's node numbers it. Fails if the object does not have it, or has it with
+    /// types that do not fit.
     ///
     /// # Panics
     ///
     /// If there is no [`end`](Self::end) of it yet.
     #[inline]
-    pub(crate) fn to(&self, method: usize) -> CallAddress {
+    pub(crate) fn to(&self, method: usize) -> Result<CallAddress, CallError> {
         let methods = self.methods.get().expect("the interface was met");
-        let (method, handler) = (methods.numbers[method], methods.handler);
-        CallAddress { object: self.object, interface: self.interface, method, handler }
+        let (object, interface, handler) = (self.object, self.interface, methods.handler);
+        let number = methods.numbers[method];
+        if number == NOT_SAME {
+            return self.to_other(methods, method);
+        }
+        Ok(CallAddress { object, interface, method: number, handler, version: 0 })
+    }
+
+    /// A method that is not the same at the object's node.
+    #[cold]
+    fn to_other(&self, methods: &MethodNumbers, at: usize) -> Result<CallAddress, CallError> {
+        let (object, interface, handler) = (self.object, self.interface, methods.handler);
+        match methods.others.get(&at) {
+            Some(OtherMethod::Planned(method)) => {
+                let PlannedMethod { number, version, .. } = *method;
+                let version = if planted(Fault::VersionUnsaid) { 0 } else { version };
+                Ok(CallAddress { object, interface, method: number, handler, version })
+            }
+            Some(OtherMethod::Refused { field, ours, theirs }) => {
+                let (field, ours, theirs) = (field.clone(), ours.clone(), theirs.clone());
+                Err(CallError::TypeMismatch { field, ours, theirs, call: UNTOLD })
+            }
+            Some(OtherMethod::Unknown) | None => {
+                let name = (self.face.method)(at).to_owned();
+                Err(CallError::UnknownMethod { name, call: UNTOLD })
+            }
+        }
     }
 
     /// Refuses arguments that the object does not take.
@@ -106,7 +140,7 @@ impl StubTarget {
             return None;
         }
         match self.pair.there() {
-            Some(there) => Some(CallDestination::There(there)),
+            Some(there) => self.is_described(&there).then_some(CallDestination::There(there)),
             None => self.pair.is_here().then_some(CallDestination::Here),
         }
     }
@@ -119,8 +153,15 @@ impl StubTarget {
             return Ok(None);
         }
         if self.methods.get().is_none() {
-            let met = self.pair.exchange.objects.meet(self.interface, &table.needs());
-            self.learn(table.numbers(met)?);
+            let (objects, mut meeting) =
+                (&self.pair.exchange.objects, InterfaceMeeting::new(table));
+            loop {
+                let met = objects.meet(None, self.interface, &meeting.needs());
+                if let Some(methods) = meeting.answered(met)? {
+                    self.learn(methods);
+                    break;
+                }
+            }
         }
         Ok(Some(CallDestination::Here))
     }
@@ -136,39 +177,57 @@ impl StubTarget {
             Poll::Pending => return Poll::Pending,
         };
         let mut is_again = false;
-        while !self.is_known() {
-            if let Some(InterfaceRequest(call, there)) = meeting {
+        while !self.is_known() || !self.is_described(&there) {
+            let request = meeting.get_or_insert_with(|| InterfaceRequest {
+                there: Arc::clone(&there),
+                meeting: InterfaceMeeting::new((self.face.table)()),
+                call: None,
+            });
+            if let Some(call) = &mut request.call {
                 let Poll::Ready(reply) = Pin::new(call).poll(context) else {
                     return Poll::Pending;
                 };
-                let there = Arc::clone(there);
-                *meeting = None;
-                let reply = reply.map_err(|why| {
-                    self.pair.forget_if_broken(&there, &why);
-                    SendFailure::Unmet(why)
-                });
-                self.met(&reply?)?;
+                request.call = None;
+                let met = match reply {
+                    Ok(reply) => self.met(request, &reply).map_err(SendFailure::Known),
+                    Err(why) => {
+                        self.pair.forget_if_broken(&request.there, &why);
+                        Err(SendFailure::Unmet(why))
+                    }
+                };
+                // A request that has failed, or is over, is of no more use.
+                if !matches!(met, Ok(false)) {
+                    *meeting = None;
+                }
+                met?;
                 continue;
             }
-            let asked = self.ask(|message| {
-                let asked = there.way(true).try_request(message);
-                asked.map_err(|unsent| (unsent.why, None))
+            let way = request.there.way(true);
+            let asked = self.ask(&request.meeting, |message| {
+                way.try_request(message).map_err(|unsent| (unsent.why, None))
             })?;
             match asked {
-                Ok(call) => *meeting = Some(InterfaceRequest(call, Arc::clone(&there))),
+                Ok(call) => request.call = Some(call),
                 Err(MessageError::Full { .. }) => {
-                    let is_pending = there.way(true).poll_room(context).is_pending();
+                    let is_pending = way.poll_room(context).is_pending();
                     if is_pending || std::mem::replace(&mut is_again, true) {
                         return Poll::Pending;
                     }
                 }
                 Err(why) => {
-                    self.pair.forget_if_broken(&there, &why);
+                    self.pair.forget_if_broken(&request.there, &why);
                     return Poll::Ready(Err(SendFailure::Send(why)));
                 }
             }
         }
         Poll::Ready(Ok(there))
+    }
+
+    /// Whether the other node has the schemas that it needs, by this connection.
+    #[inline]
+    fn is_described(&self, there: &PairConnection) -> bool {
+        let is_planned = self.methods.get().is_some_and(|methods| methods.is_planned);
+        !is_planned || there.has_described(self.id, self.interface)
     }
 
     /// Whether the interface was met, by this stub or another.
@@ -203,26 +262,31 @@ impl StubTarget {
     /// Asks the object's node for the numbers of the methods.
     fn ask<T, E>(
         &self,
+        meeting: &InterfaceMeeting,
         send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
     ) -> Result<Result<T, E>, CallError> {
-        let mut needs = CallPayload::copy(&(self.face.table)().needs())?;
+        let mut needs = CallPayload::copy(&meeting.needs())?;
         Ok(needs.send(Message::to(MEET).words(&[self.interface.into()]), send))
     }
 
-    /// The object's node has said what the numbers of the methods are.
-    fn met(&self, reply: &CallReply) -> Result<(), CallError> {
-        let table = (self.face.table)();
+    /// The object's node has said something of the methods; whether that was all.
+    fn met(&self, request: &mut InterfaceRequest, reply: &CallReply) -> Result<bool, CallError> {
         let met = egret_stream::read(reply.bytes()).map_err(|why| CallError::Unreadable {
             why: format!("the interface: {why}"),
             call: UNTOLD,
         })?;
-        self.learn(table.numbers(met)?);
-        Ok(())
+        let methods = request.meeting.answered(met)?;
+        let is_over = methods.is_some();
+        if let Some(methods) = methods {
+            request.there.describes(self.id, self.interface);
+            self.learn(methods);
+        }
+        Ok(is_over)
     }
 
     /// The object, which is one of this node.
-    pub(crate) fn find(&self, to: CallAddress) -> Result<Arc<ExportedObject>, CallError> {
-        self.pair.exchange.objects.find(to).map_err(|answer| {
+    pub(crate) fn find(&self, head: &mut CallHead) -> Result<Arc<ExportedObject>, CallError> {
+        self.pair.exchange.objects.find_called(None, head).map_err(|answer| {
             let words = answer.words().to_vec();
             match open::<()>(&words, &answer.into_bytes(), usize::MAX) {
                 Err(AnswerError::OtherInterface(theirs)) => self.other_interface(&theirs),
