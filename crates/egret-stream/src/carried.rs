@@ -155,9 +155,13 @@ impl<T: Bulk> Elements<T> for CarryProof<T> {
     }
 }
 
-/// The fingerprint and the schema of what a function returns, which is not called.
+/// The fingerprint and the schema of a type, as they are asked for.
+#[doc(hidden)]
+pub type TypeStructure = (fn() -> u64, fn() -> Schema);
+
+/// The structure of what a function returns, which is not called.
 #[doc(hidden)]
 #[must_use]
-pub fn structure_by<T: Wire>(_: fn() -> T) -> (fn() -> u64, fn() -> Schema) {
+pub fn structure_by<T: Wire>(_: fn() -> T) -> TypeStructure {
     (fingerprint::<T>, Schema::of::<T>)
 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use egret_net::buf::Shared;
-use egret_stream::{Bulk, Schema, Wire, WireError};
+use egret_stream::__private::TypeStructure;
+use egret_stream::{Bulk, Wire, WireError};
 
 use crate::rmi::Stub;
 use crate::rmi::answer::IncomingCall;
@@ -107,7 +108,7 @@ pub struct MethodType {
     /// As it is written.
     pub name: &'static str,
     /// What its structure is: the fingerprint, and the schema.
-    pub structure: fn() -> (fn() -> u64, fn() -> Schema),
+    pub structure: fn() -> TypeStructure,
 }
 
 /// Reads a method's arguments, calls it, and writes what it returns.

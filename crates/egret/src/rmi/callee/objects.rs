@@ -16,9 +16,7 @@ use crate::rmi::callee::object::{ExportedObject, reply};
 use crate::rmi::callee::versions::VersionTable;
 use crate::rmi::head::{AnswerCode, CallAddress, CallHead, INTERFACES_MAX};
 use crate::rmi::interface::{HeldObject, RemoteInterface};
-use crate::rmi::interface_table::{
-    InterfaceReply, InterfaceTable, METHODS_MAX, MethodVersion, NeededInterface,
-};
+use crate::rmi::interface_table::{InterfaceReply, InterfaceTable, METHODS_MAX, NeededInterface};
 use crate::rmi::payload::CallPayload;
 use crate::rmi::threads::workers::Workers;
 
@@ -135,7 +133,6 @@ impl ObjectTable {
     }
 
     /// The same, and how the arguments are read, if the caller has another version of the method's types.
-    #[inline]
     pub(crate) fn find_called(
         &self,
         caller: CallingPeer,
@@ -143,21 +140,11 @@ impl ObjectTable {
     ) -> Result<Arc<ExportedObject>, Box<CallAnswer>> {
         let object = self.find(head.to)?;
         if head.to.version != 0 {
-            head.version = Some(self.find_version(caller, head.to)?);
+            let why = "the arguments: of a version whose schema was not sent";
+            let unread = || Box::new(CallAnswer::text(AnswerCode::Unreadable, why));
+            head.version = Some(self.versions.find(caller, head.to).ok_or_else(unread)?);
         }
         Ok(object)
-    }
-
-    #[cold]
-    fn find_version(
-        &self,
-        caller: CallingPeer,
-        to: CallAddress,
-    ) -> Result<Arc<MethodVersion>, Box<CallAnswer>> {
-        self.versions.find(caller, to).ok_or_else(|| {
-            let why = "the arguments: of a version whose schema was not sent";
-            Box::new(CallAnswer::text(AnswerCode::Unreadable, why))
-        })
     }
 
     /// A call of another node.
@@ -169,8 +156,20 @@ impl ObjectTable {
                 CallAnswer::text(AnswerCode::Unreadable, "the words of no call"),
             );
         };
-        match self.find_called(Some(request.peer()), &mut head) {
+        if head.to.version != 0 {
+            return self.arrive_versioned(&mut head, request);
+        }
+        match self.find(head.to) {
             Ok(object) => object.arrive(&head, request),
+            Err(answer) => reply(request, *answer),
+        }
+    }
+
+    /// A call of another node, which has another version of the method's types.
+    #[cold]
+    fn arrive_versioned(&self, head: &mut CallHead, request: Request<'_>) {
+        match self.find_called(Some(request.peer()), head) {
+            Ok(object) => object.arrive(head, request),
             Err(answer) => reply(request, *answer),
         }
     }

@@ -76,7 +76,9 @@ impl InterfaceMeeting {
         let asked = std::mem::take(&mut self.asked);
         if methods.len() != asked.len() {
             let (have, want) = (methods.len(), asked.len());
-            return Err(unclear(format!("numbers of {have} methods, where {want} were asked for")));
+            return Err(unclear(&format!(
+                "numbers of {have} methods, where {want} were asked for"
+            )));
         }
         for (at, method) in asked.into_iter().zip(methods) {
             self.method(at, method)?;
@@ -104,7 +106,7 @@ impl InterfaceMeeting {
                 return Ok(());
             }
             MethodReply::Other => {
-                return Err(unclear("a question for a schema that it has".to_owned()));
+                return Err(unclear("a question for a schema that it has"));
             }
             MethodReply::Unknown => OtherMethod::Unknown,
             MethodReply::Planned(number, theirs) => self.planned(at, checked(number)?, theirs)?,
@@ -168,12 +170,12 @@ impl InterfaceMeeting {
 fn checked(number: u8) -> Result<u8, CallError> {
     match usize::from(number) < METHODS_MAX {
         true => Ok(number),
-        false => Err(unclear(format!("the number {number} of a method"))),
+        false => Err(unclear(&format!("the number {number} of a method"))),
     }
 }
 
 #[cold]
-fn unclear(why: String) -> CallError {
+fn unclear(why: &str) -> CallError {
     CallError::Unreadable { why: format!("the interface: {why}"), call: UNTOLD }
 }
 

@@ -329,7 +329,6 @@ impl PairConnection {
     }
 
     /// Whether it has them.
-    #[cold]
     pub(crate) fn has_described(&self, id: TypeId, interface: u16) -> bool {
         self.described.lock().contains(&(id, interface)) || planted(Fault::SchemasUnsent)
     }

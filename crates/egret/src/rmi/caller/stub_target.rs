@@ -140,7 +140,8 @@ impl StubTarget {
             return None;
         }
         match self.pair.there() {
-            Some(there) => self.is_described(&there).then_some(CallDestination::There(there)),
+            Some(there) if self.methods.get()?.is_planned && !self.has_described(&there) => None,
+            Some(there) => Some(CallDestination::There(there)),
             None => self.pair.is_here().then_some(CallDestination::Here),
         }
     }
@@ -177,7 +178,7 @@ impl StubTarget {
             Poll::Pending => return Poll::Pending,
         };
         let mut is_again = false;
-        while !self.is_known() || !self.is_described(&there) {
+        while !self.is_met(&there) {
             let request = meeting.get_or_insert_with(|| InterfaceRequest {
                 there: Arc::clone(&there),
                 meeting: InterfaceMeeting::new((self.face.table)()),
@@ -223,11 +224,17 @@ impl StubTarget {
         Poll::Ready(Ok(there))
     }
 
-    /// Whether the other node has the schemas that it needs, by this connection.
-    #[inline]
-    fn is_described(&self, there: &PairConnection) -> bool {
-        let is_planned = self.methods.get().is_some_and(|methods| methods.is_planned);
-        !is_planned || there.has_described(self.id, self.interface)
+    /// Whether a connection has carried the schemas of the interface.
+    #[cold]
+    fn has_described(&self, there: &PairConnection) -> bool {
+        there.has_described(self.id, self.interface)
+    }
+
+    /// Whether calls can go by a connection.
+    fn is_met(&self, there: &PairConnection) -> bool {
+        let is_planned = |methods: &Arc<MethodNumbers>| methods.is_planned;
+        self.is_known()
+            && (!self.methods.get().is_some_and(is_planned) || self.has_described(there))
     }
 
     /// Whether the interface was met, by this stub or another.

@@ -318,7 +318,7 @@ fn any_schema_is_answered() {
                 1 => lines.insert(one, lines[other]),
                 2 if lines.len() > 1 => drop(lines.remove(one)),
                 _ => {
-                    lines.push(["  0: u8", "    more: string", "  9: f64", "      x: u8"][next(4)])
+                    lines.push(["  0: u8", "    more: string", "  9: f64", "      x: u8"][next(4)]);
                 }
             }
         }

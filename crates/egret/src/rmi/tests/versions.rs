@@ -69,8 +69,8 @@ mod old {
         fn check(&self, order: &Order) -> Result<Receipt, Refusal>;
         fn gone(&self) -> u64;
         fn tray(&self, first: u8, tray: Tray) -> u64;
-        fn points(&self, points: &[Point]) -> u64;
-        fn price(&self, of: u64) -> f32;
+        fn points(&self, points: &[Point]) -> f64;
+        fn price(&self, of: u8) -> f32;
         #[oneway]
         fn note(&self, order: Order);
         #[nonblocking]
@@ -96,7 +96,7 @@ mod old {
         fn check(&self, order: &Order) -> Result<Receipt, Refusal> {
             let why = || Refusal { why: "odd".into() };
             let receipt = Receipt { total: 2.0, note: "old".into() };
-            (order.id % 2 == 0).then_some(receipt).ok_or_else(why)
+            (order.id.is_multiple_of(2)).then_some(receipt).ok_or_else(why)
         }
         fn gone(&self) -> u64 {
             5
@@ -105,13 +105,13 @@ mod old {
             self.ran();
             u64::from(first) + tray.items.iter().map(|it| it.name.len() as u64).sum::<u64>()
         }
-        fn points(&self, points: &[Point]) -> u64 {
+        fn points(&self, points: &[Point]) -> f64 {
             self.ran();
-            points.iter().map(|point| point.x as u64).sum()
+            points.iter().map(|point| point.x).sum()
         }
-        fn price(&self, of: u64) -> f32 {
+        fn price(&self, of: u8) -> f32 {
             self.ran();
-            of as f32
+            f32::from(of)
         }
         fn note(&self, order: Order) {
             self.0.fetch_add(u64::from(order.id), Ordering::SeqCst);
@@ -181,9 +181,9 @@ mod new {
 
     #[crate::remote]
     pub(super) trait Shop {
-        fn points(&self, points: &[Point]) -> u64;
+        fn points(&self, points: &[Point]) -> f64;
         fn tray(&self, first: u8, all: Tray) -> u64;
-        fn price(&self, of: u64) -> f64;
+        fn price(&self, of: u8) -> f64;
         #[nonblocking]
         fn quick(&self, order: Order) -> u32;
         fn added(&self) -> u64;
@@ -200,17 +200,17 @@ mod new {
 
     #[crate::remote]
     impl Shop for It {
-        fn points(&self, points: &[Point]) -> u64 {
+        fn points(&self, points: &[Point]) -> f64 {
             self.ran();
-            points.iter().map(|point| (point.x + point.y) as u64).sum()
+            points.iter().map(|point| point.x + point.y).sum()
         }
         fn tray(&self, first: u8, all: Tray) -> u64 {
             self.ran();
             u64::from(first) + all.items.iter().map(|it| it.name.len() as u64).sum::<u64>()
         }
-        fn price(&self, of: u64) -> f64 {
+        fn price(&self, of: u8) -> f64 {
             self.ran();
-            of as f64
+            f64::from(of)
         }
         fn quick(&self, order: Order) -> u32 {
             order.id
@@ -223,7 +223,9 @@ mod new {
         }
         fn check(&self, order: &Order) -> Result<Receipt, Refusal> {
             let why = || Refusal { code: 3, why: "odd".into() };
-            (order.id % 2 == 0).then_some(Receipt { tax: Some(1.0), total: 2.0 }).ok_or_else(why)
+            (order.id.is_multiple_of(2))
+                .then_some(Receipt { tax: Some(1.0), total: 2.0 })
+                .ok_or_else(why)
         }
         fn total(&self, order: Order, row: &[f64], text: &str) -> Receipt {
             assert_eq!((order.kind, text), (Kind::Plain, "text"));
