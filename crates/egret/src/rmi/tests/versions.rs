@@ -5,19 +5,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use egret_net::buf::Plain;
-use egret_net::rt;
+use egret_net::rt::{self, Deadline};
 use egret_node::node::Node;
 use egret_stream::{Describe, FromWire, Reader, Schema, Stop, Wire, WireSize, Writer, Written};
 
+use crate::rmi::callee::load::CallLoad;
+use crate::rmi::callee::objects::{CALL, ObjectTable};
 use crate::rmi::callee::versions::{SCHEMAS_MAX, VersionTable};
 use crate::rmi::caller::meeting::InterfaceMeeting;
 use crate::rmi::exchange::Exchange;
 use crate::rmi::fault::{Fault, caught};
+use crate::rmi::head::{CallAddress, CallHead, EnclosingCalls};
 use crate::rmi::interface_table::{
     InterfaceReply, InterfaceTable, MethodReply, MethodVersion, NeededInterface, NeededMethod,
-    OtherMethod, SCHEMA_MAX,
+    OtherMethod, PlannedMethod, SCHEMA_MAX,
 };
-use crate::rmi::{CallError, Remoting};
+use crate::rmi::threads::workers::Workers;
+use crate::rmi::{CallError, Exports, NodeId, RemoteInterface, Remoting};
 use crate::sim::Cluster;
 
 mod old {
@@ -401,6 +405,61 @@ fn two_versions_call_one_object_by_one_connection() {
     }
 }
 
+mod old_log {
+    #[crate::remote]
+    pub(super) trait Log {
+        fn put(&mut self, order: super::old::Order);
+        fn number(&mut self, number: u32);
+        fn all(&self) -> Vec<u32>;
+    }
+
+    #[derive(Default)]
+    pub(super) struct It(Vec<u32>);
+
+    #[crate::remote]
+    impl Log for It {
+        fn put(&mut self, order: super::old::Order) {
+            egret_net::rt::sleep(std::time::Duration::from_millis(1));
+            self.0.push(order.id);
+        }
+        fn number(&mut self, number: u32) {
+            self.0.push(number);
+        }
+        fn all(&self) -> Vec<u32> {
+            self.0.clone()
+        }
+    }
+}
+
+mod new_log {
+    #[crate::remote]
+    pub(super) trait Log {
+        fn all(&self) -> Vec<u32>;
+        fn number(&mut self, number: u32);
+        fn put(&mut self, order: super::new::Order);
+    }
+}
+
+/// Calls that wait for a gate and run on workers, of methods that are planned and of others, begun by turns.
+#[test]
+fn calls_of_another_version_enter_a_gate_in_their_order() {
+    let nodes = crate::local::pool(2).unwrap();
+    for node in nodes.iter() {
+        let exported = nodes[0].export(old_log::It::default()).unwrap();
+        let log: new_log::LogStub = node.stub(exported.object());
+        let begun = (0..40).map(|id| match id % 2 {
+            0 => log.begin().put(new_order(id)),
+            _ => log.begin().number(id),
+        });
+        begun.collect::<Vec<_>>().into_iter().for_each(|call| call.wait().unwrap());
+        let all = log.all().unwrap();
+        assert_eq!(all.len(), 40, "{all:?}");
+        if node.id() != nodes[0].id() {
+            assert!(all.is_sorted(), "{all:?}");
+        }
+    }
+}
+
 /// A link ends while its nodes stay, and the next connection carries the schemas again.
 fn over_two_links() {
     let seconds = Duration::from_secs;
@@ -585,6 +644,42 @@ fn the_questions_and_answers_are_these_for_ever() {
     assert_eq!(bytes(&|w| w.write_copy(&other).unwrap()), b"\x02\x01\0\0\0T");
     // By these a call finds the plan of its version.
     assert_eq!(method(None).version(), 0x0819_1A1F_1C15_1613);
+}
+
+#[test]
+fn a_call_of_another_version_has_these_bytes_for_ever() {
+    let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(CallLoad::new(1)));
+    let objects = ObjectTable::new(NodeId { rank: 0, incarnation: 0 }, &workers, &load, 64);
+    let shop = Exports::<dyn old::Shop>::held(old::It(Arc::default()));
+    let object = objects.add(shop, 100).unwrap();
+    let mut meeting = InterfaceMeeting::new(InterfaceTable::of::<dyn new::Shop>());
+    let methods = loop {
+        let met = objects.meet(None, object.interface, &meeting.needs());
+        if let Some(methods) = meeting.answered(met).unwrap() {
+            break methods;
+        }
+    };
+    let serve = |name: &str, args: &[u8]| {
+        let at = <dyn new::Shop>::METHODS.iter().position(|it| it.name == name).unwrap();
+        let OtherMethod::Planned(PlannedMethod { number: method, version, .. }) =
+            methods.others[&at]
+        else {
+            panic!("{name}");
+        };
+        let (to, interface) = (object.number, object.interface);
+        let to = CallAddress { object: to, interface, method, handler: CALL, version };
+        let (deadline, within) = (Deadline::UntilDead, EnclosingCalls::default());
+        let mut head = CallHead { to, deadline, chain: 5, number: 0, within, version: None };
+        let object = objects.find_called(None, &mut head).ok().expect("it is known");
+        let answer = object.serve_now(&head, args);
+        (answer.words().to_vec(), answer.into_bytes())
+    };
+    // The count, the variant `Plain`, the id.
+    let args = |id: u8| [9, 0, 0, 0, 0, 0, 0, 0, 1, id, 0, 0, 0];
+    assert_eq!(serve("quick", &args(7)), (vec![0, 7], vec![]));
+    let two = [0, 0, 0, 0, 0, 0, 0, 0x40];
+    assert_eq!(serve("check", &args(2)), (vec![12], [&[0], &two[..], b"\x03\0\0\0old"].concat()));
+    assert_eq!(serve("check", &args(3)), (vec![12], b"\x01\x03\0\0\0odd".to_vec()));
 }
 
 /// A type with a schema of so many lines.
