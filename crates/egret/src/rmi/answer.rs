@@ -42,7 +42,10 @@ impl<'a> IncomingCall<'a> {
         if let Some(version) = self.version {
             return read_planned(self.bytes, self.memory, &version.args);
         }
-        reader(self.bytes, self.memory).read_last()
+        if is_within(self.bytes, self.memory) {
+            return Reader::new(self.bytes).read_last();
+        }
+        Reader::new(self.bytes).with_memory(self.memory).read_last()
     }
 
     /// Answers with a value.
@@ -204,7 +207,10 @@ pub(crate) fn read_within<T: for<'a> FromWire<'a>>(
     bytes: &[u8],
     memory: usize,
 ) -> Result<T, WireError> {
-    reader(bytes, memory).read_last()
+    if is_within(bytes, memory) {
+        return egret_stream::read(bytes);
+    }
+    Reader::new(bytes).with_memory(memory).read_last()
 }
 
 /// Reads the only value by a plan, within so many bytes of memory.
@@ -214,19 +220,15 @@ pub(crate) fn read_planned<'a, T: FromWire<'a>>(
     memory: usize,
     plan: &ReadPlan,
 ) -> Result<T, WireError> {
-    let mut reader = reader(bytes, memory);
+    let mut reader = Reader::new(bytes);
+    if !is_within(bytes, memory) {
+        reader = reader.with_memory(memory);
+    }
     let value = reader.read_planned(plan)?;
     match reader.left() {
         0 => Ok(value),
         left => Err(WireError::Rest(left)),
     }
-}
-
-/// A reader whose values take at most so many bytes of memory.
-#[inline]
-fn reader(bytes: &[u8], memory: usize) -> Reader<'_> {
-    let reader = Reader::new(bytes);
-    if is_within(bytes, memory) { reader } else { reader.with_memory(memory) }
 }
 
 /// Whether what a reader may take for these bytes is within so many bytes of memory.

@@ -22,7 +22,7 @@ use egret_net::rt::Deadline;
 use egret_node::am::Message;
 
 use crate::rmi::callee::objects::{CALL, CALL_IN_ORDER};
-use crate::rmi::interface_table::MethodVersion;
+use crate::rmi::interface_table::{MethodVersion, NOT_SAME};
 
 /// What a request says besides its arguments.
 #[derive(Debug, Clone)]
@@ -59,6 +59,12 @@ impl CallAddress {
     pub(crate) const fn message<'a>(&self, words: &'a [u64]) -> Message<'a> {
         let message = Message::to(self.handler).words(words);
         if self.handler == CALL_IN_ORDER { message.in_order() } else { message }
+    }
+
+    /// Whether it is none: of a method that the object does not have as its stub does.
+    #[inline]
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.method == NOT_SAME
     }
 
     /// Of a call that was not sent.

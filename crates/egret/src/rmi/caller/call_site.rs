@@ -124,26 +124,38 @@ impl CallSite<'_> {
         let memory = self.pair.exchange.load.memory();
         match open(words, bytes, memory) {
             Ok(value) => Ok(value),
-            Err(AnswerError::OtherVersion) => self.read_planned(bytes, memory),
-            Err(refused) => Err(match refused {
-                AnswerError::OtherVersion => unreachable!("it is read"),
-                AnswerError::OtherInterface(theirs) => {
-                    self.failed((self.face.table)().other_interface(&theirs))
-                }
-                AnswerError::Error(error) => self.failed(error),
-                AnswerError::Expired => {
-                    self.failed(CallError::late(whole(), CallStage::Sent, false))
-                }
-                AnswerError::Failed => match read_within(bytes, memory) {
-                    Ok(error) => CallError::Failed(error),
-                    Err(why) => self.failed(unreadable(&why, memory)),
-                },
-            }),
+            Err(refused) => self.refused(refused, bytes, whole),
         }
     }
 
-    /// Reads all that the method returns, of which the object's node has another version.
+    /// Reads an answer that has no value, or one of another version.
     #[cold]
+    fn refused<T, E>(
+        self,
+        refused: AnswerError,
+        bytes: &[u8],
+        whole: impl FnOnce() -> Duration,
+    ) -> Result<T, CallError<E>>
+    where
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>,
+    {
+        let memory = self.pair.exchange.load.memory();
+        Err(match refused {
+            AnswerError::OtherVersion => return self.read_planned(bytes, memory),
+            AnswerError::OtherInterface(theirs) => {
+                self.failed((self.face.table)().other_interface(&theirs))
+            }
+            AnswerError::Error(error) => self.failed(error),
+            AnswerError::Expired => self.failed(CallError::late(whole(), CallStage::Sent, false)),
+            AnswerError::Failed => match read_within(bytes, memory) {
+                Ok(error) => CallError::Failed(error),
+                Err(why) => self.failed(unreadable(&why, memory)),
+            },
+        })
+    }
+
+    /// Reads all that the method returns, of which the object's node has another version.
     fn read_planned<T, E>(self, bytes: &[u8], memory: usize) -> Result<T, CallError<E>>
     where
         T: for<'a> FromWire<'a>,

@@ -217,10 +217,10 @@ impl BegunCall {
         if self.is_first()
             && let Some(CallDestination::There(there)) = callee.end()
         {
-            head.to = match callee.to(method) {
-                Ok(to) => to,
-                Err(why) => return self.fail(why),
-            };
+            head.to = callee.to(method);
+            if head.to.is_refused() {
+                return self.fail(callee.refusal(method));
+            }
             match args.try_send(&head, there.way(self.is_nested)) {
                 Ok(call) => return self.sent(call, there),
                 Err(MessageError::Full { .. }) => {}
@@ -238,14 +238,15 @@ impl BegunCall {
         callee: &StubTarget,
         method: usize,
         args: CallPayload,
-        head: CallHead,
+        mut head: CallHead,
     ) {
         match callee.end_here() {
             Ok(None) => {}
             Ok(Some(_)) => {
-                return match callee.to(method) {
-                    Ok(to) => self.send_here(callee, CallHead { to, ..head }, &args),
-                    Err(why) => self.fail(why),
+                head.to = callee.to(method);
+                return match head.to.is_refused() {
+                    true => self.fail(callee.refusal(method)),
+                    false => self.send_here(callee, head, &args),
                 };
             }
             Err(why) => return self.fail(why),

@@ -82,14 +82,20 @@ impl<I: ?Sized> Stub<I> {
         };
         match end {
             Some(CallDestination::There(there)) => {
-                let head = call.head(method, call.left(started)).map_err(failed)?;
+                let head = call.head(method, call.left(started));
+                if head.to.is_refused() {
+                    return Err(failed(self.callee.refusal(method)));
+                }
                 match call.ask(&there, &head, args).map_err(failed)? {
                     Some(reply) => asked.read(reply.words(), reply.bytes(), || call.whole()),
                     None => call.begin_since(started, method, CallPayload::copy(args), true).wait(),
                 }
             }
             Some(CallDestination::Here) => {
-                let head = call.head(method, call.left(started)).map_err(failed)?;
+                let head = call.head(method, call.left(started));
+                if head.to.is_refused() {
+                    return Err(failed(self.callee.refusal(method)));
+                }
                 let answer = call.ask_here(head, args).map_err(failed)?;
                 let words = answer.words().to_vec();
                 asked.read(&words, &answer.into_bytes(), || call.whole())
@@ -151,10 +157,10 @@ impl<'a> OutgoingCall<'a> {
 
     /// The head of a call without a number: such a call cannot be cancelled.
     #[inline]
-    fn head(&self, method: usize, deadline: Deadline) -> Result<CallHead, CallError> {
+    fn head(&self, method: usize, deadline: Deadline) -> CallHead {
         let Inherited { within, chain, .. } = &self.inherited;
-        let (to, within, version) = (self.callee.to(method)?, within.clone(), None);
-        Ok(CallHead { to, deadline, chain: *chain, number: 0, within, version })
+        let (to, within, version) = (self.callee.to(method), within.clone(), None);
+        CallHead { to, deadline, chain: *chain, number: 0, within, version }
     }
 
     /// The whole time that the call may take.
@@ -307,7 +313,10 @@ impl<'a> OutgoingCall<'a> {
         self.callee.check_size(args.len())?;
         match end {
             Some(CallDestination::There(there)) => {
-                let head = self.head(method, self.inherited.deadline)?;
+                let head = self.head(method, self.inherited.deadline);
+                if head.to.is_refused() {
+                    return Err(self.callee.refusal(method));
+                }
                 match args.try_send(&head, there.way(false)) {
                     // Its credit comes back when it has run, so that a caller is never far ahead.
                     Ok(_) => Ok(None),
@@ -316,7 +325,10 @@ impl<'a> OutgoingCall<'a> {
                 }
             }
             Some(CallDestination::Here) => {
-                let mut head = self.head(method, self.inherited.deadline)?;
+                let mut head = self.head(method, self.inherited.deadline);
+                if head.to.is_refused() {
+                    return Err(self.callee.refusal(method));
+                }
                 self.callee.find(&mut head)?.begin_here(&head, args.aligned());
                 Ok(None)
             }

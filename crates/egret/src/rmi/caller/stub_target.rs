@@ -20,7 +20,7 @@ use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::{CallAddress, CallHead};
 use crate::rmi::interface::RemoteInterface;
 use crate::rmi::interface_table::{
-    InterfaceTable, MethodNumbers, NOT_SAME, OtherMethod, PlannedMethod, StubInterface,
+    InterfaceTable, MethodNumbers, OtherMethod, PlannedMethod, StubInterface,
 };
 use crate::rmi::payload::CallPayload;
 use crate::rmi::{CallError, Limit, ObjectRef};
@@ -85,40 +85,41 @@ impl StubTarget {
         CallSite { pair: &self.pair, face: self.face, interface: self.interface, method }
     }
 
-    /// A method of the stub, as the object's node numbers it. Fails if the object does not have it, or has it with
-    /// types that do not fit.
+    /// A method of the stub, as the object's node numbers it. One that [is refused](CallAddress::is_refused) is not
+    /// called: [`refusal`](Self::refusal) says why.
     ///
     /// # Panics
     ///
     /// If there is no [`end`](Self::end) of it yet.
     #[inline]
-    pub(crate) fn to(&self, method: usize) -> Result<CallAddress, CallError> {
+    pub(crate) fn to(&self, method: usize) -> CallAddress {
         let methods = self.methods.get().expect("the interface was met");
         let (object, interface, handler) = (self.object, self.interface, methods.handler);
-        let number = methods.numbers[method];
-        if number == NOT_SAME {
-            return self.to_other(methods, method);
-        }
-        Ok(CallAddress { object, interface, method: number, handler, version: 0 })
+        let to =
+            CallAddress { object, interface, method: methods.numbers[method], handler, version: 0 };
+        if to.is_refused() { Self::to_other(methods, method, to) } else { to }
     }
 
-    /// A method that is not the same at the object's node.
+    /// The same, of a method that is not the same at the object's node.
     #[cold]
-    fn to_other(&self, methods: &MethodNumbers, at: usize) -> Result<CallAddress, CallError> {
-        let (object, interface, handler) = (self.object, self.interface, methods.handler);
-        match methods.others.get(&at) {
-            Some(OtherMethod::Planned(method)) => {
-                let PlannedMethod { number, version, .. } = *method;
-                let version = if planted(Fault::VersionUnsaid) { 0 } else { version };
-                Ok(CallAddress { object, interface, method: number, handler, version })
-            }
+    fn to_other(methods: &MethodNumbers, at: usize, to: CallAddress) -> CallAddress {
+        let Some(OtherMethod::Planned(method)) = methods.others.get(&at) else { return to };
+        let PlannedMethod { number: method, version, .. } = *method;
+        let version = if planted(Fault::VersionUnsaid) { 0 } else { version };
+        CallAddress { method, version, ..to }
+    }
+
+    /// Why a method is refused.
+    #[cold]
+    pub(crate) fn refusal(&self, method: usize) -> CallError {
+        match self.methods.get().and_then(|methods| methods.others.get(&method)) {
             Some(OtherMethod::Refused { field, ours, theirs }) => {
                 let (field, ours, theirs) = (field.clone(), ours.clone(), theirs.clone());
-                Err(CallError::TypeMismatch { field, ours, theirs, call: UNTOLD })
+                CallError::TypeMismatch { field, ours, theirs, call: UNTOLD }
             }
-            Some(OtherMethod::Unknown) | None => {
-                let name = (self.face.method)(at).to_owned();
-                Err(CallError::UnknownMethod { name, call: UNTOLD })
+            _ => {
+                let name = (self.face.method)(method).to_owned();
+                CallError::UnknownMethod { name, call: UNTOLD }
             }
         }
     }

@@ -452,10 +452,10 @@ impl UnsentCall {
         let Some(args) = &mut self.args else {
             return Ok(UnsentOutcome::Next(there, self.callee.methods()));
         };
-        self.head.to = match self.callee.to(self.method) {
-            Ok(to) => to,
-            Err(why) => return failed(why.into()),
-        };
+        self.head.to = self.callee.to(self.method);
+        if self.head.to.is_refused() {
+            return failed(self.callee.refusal(self.method).into());
+        }
         let is_nested = unsent.is_nested;
         for _ in 0..2 {
             if !unsent.hand(true) {
