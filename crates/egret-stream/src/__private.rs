@@ -4,7 +4,9 @@ use std::any::type_name;
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-pub use crate::carried::{Carries, CarryProof, Elements, MethodCaller, fingerprint_by};
+pub use crate::carried::{
+    Carries, CarryProof, Elements, MethodCaller, TypeStructure, structure_by,
+};
 use crate::describe::PlanCursor;
 use crate::error::WireError;
 use crate::fault::{Fault, planted};

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::describe::fingerprint;
+use crate::describe::{Schema, fingerprint};
 use crate::wire::{Bulk, FromWire, Wire};
 
 /// Proof that a `T` can travel: an argument, a value or an error of a method.
@@ -155,9 +155,13 @@ impl<T: Bulk> Elements<T> for CarryProof<T> {
     }
 }
 
-/// The fingerprint of what a function returns, which is not called.
+/// The fingerprint and the schema of a type, as they are asked for.
+#[doc(hidden)]
+pub type TypeStructure = (fn() -> u64, fn() -> Schema);
+
+/// The structure of what a function returns, which is not called.
 #[doc(hidden)]
 #[must_use]
-pub fn fingerprint_by<T: Wire>(_: fn() -> T) -> u64 {
-    fingerprint::<T>()
+pub fn structure_by<T: Wire>(_: fn() -> T) -> TypeStructure {
+    (fingerprint::<T>, Schema::of::<T>)
 }

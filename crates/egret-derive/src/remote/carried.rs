@@ -120,7 +120,7 @@ impl<'a> MethodProofs<'a> {
         quote!((#(#args,)*))
     }
 
-    /// The fingerprint of the arguments, and that of what is returned.
+    /// The structure of the arguments, and that of what is returned.
     pub(super) fn told(&self) -> (TokenStream, TokenStream) {
         let told = |part: &dyn ToString| {
             let part = self.part(part);
@@ -140,11 +140,11 @@ impl<'a> MethodProofs<'a> {
                 }))
             }
         };
-        let fingerprint = |ty: TokenStream| {
+        let structure = |ty: TokenStream| {
             let scope = self.scope();
-            quote!({ #scope #root::__private::stream::__private::fingerprint_by(|| #ty) })
+            quote!({ #scope #root::__private::stream::__private::structure_by(|| #ty) })
         };
-        (fingerprint(quote!((#(#args,)*))), fingerprint(returned))
+        (structure(quote!((#(#args,)*))), structure(returned))
     }
 
     /// `returned`, as it is written.

@@ -84,6 +84,7 @@ fn row(
     method: &MacroMethod,
 ) -> TokenStream {
     let (label, is_inline) = (method.label(), method.is_inline);
+    let args = method.args.iter().map(|arg| arg.name.unraw().to_string());
     let read_as = method.args.iter().map(|arg| arg.ty.read_as());
     let (takes, answers) = carried.told();
     let takes = described(root, &quote!((#(#read_as,)*)), &takes);
@@ -92,6 +93,7 @@ fn row(
     quote! {
         #root::rmi::__private::RemoteMethod {
             name: #label,
+            args: &[#(#args),*],
             takes: #takes,
             answers: #answers,
             is_inline: #is_inline,
@@ -100,12 +102,12 @@ fn row(
     }
 }
 
-fn described(root: &TokenStream, ty: &TokenStream, fingerprint: &TokenStream) -> TokenStream {
+fn described(root: &TokenStream, ty: &TokenStream, structure: &TokenStream) -> TokenStream {
     let name = text(ty);
     quote! {
         #root::rmi::__private::MethodType {
             name: #name,
-            fingerprint: || #fingerprint,
+            structure: || #structure,
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use egret_node::am::Message;
-use egret_stream::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, Reader, Wire, WireError};
+use egret_stream::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, ReadPlan, Reader, Wire, WireError};
 
 use crate::rmi::caller::call_site::UNTOLD;
+use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::{AnswerCode, WORDS_MAX};
+use crate::rmi::interface_table::MethodVersion;
 use crate::rmi::payload::CallPayload;
 use crate::rmi::{CallError, Limit};
 
@@ -16,12 +18,18 @@ pub struct IncomingCall<'a> {
     bytes: &'a [u8],
     /// What the arguments may take of memory.
     memory: usize,
+    /// How they are read, if the caller has other types.
+    version: Option<&'a MethodVersion>,
     pub(crate) answer: CallAnswer,
 }
 
 impl<'a> IncomingCall<'a> {
-    pub(crate) const fn new(bytes: &'a [u8], memory: usize) -> Self {
-        Self { bytes, memory, answer: CallAnswer::EMPTY }
+    pub(crate) const fn new(
+        bytes: &'a [u8],
+        memory: usize,
+        version: Option<&'a MethodVersion>,
+    ) -> Self {
+        Self { bytes, memory, version, answer: CallAnswer::EMPTY }
     }
 
     /// The arguments, of which some may lie where they arrived.
@@ -31,6 +39,9 @@ impl<'a> IncomingCall<'a> {
     /// If the bytes are no such arguments.
     #[inline]
     pub fn args<A: FromWire<'a>>(&mut self) -> Result<A, WireError> {
+        if let Some(version) = self.version {
+            return read_planned(self.bytes, self.memory, &version.args);
+        }
         if is_within(self.bytes, self.memory) {
             return Reader::new(self.bytes).read_last();
         }
@@ -40,15 +51,26 @@ impl<'a> IncomingCall<'a> {
     /// Answers with a value.
     #[inline]
     pub fn value<T: Wire>(&mut self, value: T) {
-        self.answer = CallAnswer::value(value);
+        self.answer = match self.is_answer_planned() {
+            true => CallAnswer::whole(value),
+            false => CallAnswer::value(value),
+        };
     }
 
     /// Answers with a value, or with the method's own error.
     pub fn outcome<T: Wire, E: Wire>(&mut self, outcome: Result<T, E>) {
         self.answer = match outcome {
+            outcome if self.is_answer_planned() => CallAnswer::whole(outcome),
             Ok(value) => CallAnswer::value(value),
             Err(error) => CallAnswer::failed(error),
         };
+    }
+
+    /// Whether the caller reads the answer as another version of what the method returns.
+    #[inline]
+    fn is_answer_planned(&self) -> bool {
+        self.version
+            .is_some_and(|version| version.is_answer_planned && !planted(Fault::AnswerUnmarked))
     }
 }
 
@@ -97,6 +119,15 @@ impl CallAnswer {
     fn failed<E: Wire>(error: E) -> Self {
         match CallPayload::written(error) {
             Ok(payload) => Self { payload: Some(payload), ..Self::code(AnswerCode::Failed) },
+            Err(why) => Self::text(AnswerCode::Unreadable, &why.to_string()),
+        }
+    }
+
+    /// All that a method returns, for a caller that has another version of the type.
+    #[cold]
+    fn whole<T: Wire>(returned: T) -> Self {
+        match CallPayload::written(returned) {
+            Ok(payload) => Self { payload: Some(payload), ..Self::code(AnswerCode::OtherVersion) },
             Err(why) => Self::text(AnswerCode::Unreadable, &why.to_string()),
         }
     }
@@ -182,6 +213,24 @@ pub(crate) fn read_within<T: for<'a> FromWire<'a>>(
     Reader::new(bytes).with_memory(memory).read_last()
 }
 
+/// Reads the only value by a plan, within so many bytes of memory.
+#[cold]
+pub(crate) fn read_planned<'a, T: FromWire<'a>>(
+    bytes: &'a [u8],
+    memory: usize,
+    plan: &ReadPlan,
+) -> Result<T, WireError> {
+    let mut reader = Reader::new(bytes);
+    if !is_within(bytes, memory) {
+        reader = reader.with_memory(memory);
+    }
+    let value = reader.read_planned(plan)?;
+    match reader.left() {
+        0 => Ok(value),
+        left => Err(WireError::Rest(left)),
+    }
+}
+
 /// Whether what a reader may take for these bytes is within so many bytes of memory.
 #[inline]
 const fn is_within(bytes: &[u8], memory: usize) -> bool {
@@ -204,6 +253,8 @@ pub(crate) enum AnswerError {
     Expired,
     /// The object has this interface, and not that of the stub.
     OtherInterface(String),
+    /// What the method returns is in the payload, as the type is at the object.
+    OtherVersion,
     Error(CallError),
 }
 
@@ -226,6 +277,7 @@ fn refused(words: &[u64], bytes: &[u8]) -> AnswerError {
         },
         Some(AnswerCode::Unreadable) => CallError::Unreadable { why: text(), call: UNTOLD },
         Some(AnswerCode::UnknownObject) => CallError::UnknownObject { call: UNTOLD },
+        Some(AnswerCode::OtherVersion) => return AnswerError::OtherVersion,
         Some(AnswerCode::OtherInterface) => return AnswerError::OtherInterface(text()),
         Some(AnswerCode::UnknownMethod) => {
             CallError::UnknownMethod { name: format!("number {}", word(1)), call: UNTOLD }

@@ -114,16 +114,18 @@ pub enum CallError<E = Infallible> {
         /// What was called.
         call: CallTo,
     },
-    /// The object's method has other types.
+    /// The object's method has other types, and one side cannot read what the other writes. Other methods of the
+    /// object can be called.
     #[error(
-        "method `{method}`: this side has {ours}, the object {theirs}; the call of {call} has not run"
+        "the types of {call} are not those of this side: {field} is {ours} here, and {theirs} at the object; \
+         the call has not run"
     )]
     TypeMismatch {
-        /// Its name.
-        method: String,
-        /// What the caller takes it for.
+        /// The first field that differs and cannot be read, from the name of an argument or from `the answer` on.
+        field: String,
+        /// What it is here.
         ours: String,
-        /// What it is.
+        /// What it is at the object.
         theirs: String,
         /// What was called.
         call: CallTo,
@@ -391,8 +393,8 @@ impl CallError {
                 To::OtherInterface { ours, theirs, call: map(call) }
             }
             Self::UnknownMethod { name, call } => To::UnknownMethod { name, call: map(call) },
-            Self::TypeMismatch { method, ours, theirs, call } => {
-                To::TypeMismatch { method, ours, theirs, call: map(call) }
+            Self::TypeMismatch { field, ours, theirs, call } => {
+                To::TypeMismatch { field, ours, theirs, call: map(call) }
             }
             Self::Busy { call } => To::Busy { call: map(call) },
             Self::Cancelled { call } => To::Cancelled { call: map(call) },

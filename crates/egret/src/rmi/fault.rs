@@ -17,6 +17,11 @@ pub(super) fn inherited(until: Option<Instant>) -> Option<Instant> {
     until.filter(|_| !planted(Fault::Timeless))
 }
 
+/// Whether a method of an object is the one that a stub needs, which has its name.
+pub(super) fn is_method(is_named: bool, is_at_place: bool) -> bool {
+    if planted(Fault::MethodsByPlace) { is_at_place } else { is_named }
+}
+
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {
@@ -66,5 +71,17 @@ egret_net::faults! {
         OneWorker,
         /// A worker does not hear that all is closed.
         CloseUnheard,
+        /// Methods are found by their places, not by their names.
+        MethodsByPlace,
+        /// An answer does not say that its type is another than the caller's.
+        AnswerUnmarked,
+        /// A call does not say which version of the types its caller has.
+        VersionUnsaid,
+        /// The schemas of a caller are taken for known by its next connection.
+        SchemasUnsent,
+        /// The schemas of a caller are kept when it is gone.
+        SchemasKept,
+        /// The schemas of a caller have no limit.
+        SchemasUnbounded,
     }
 }

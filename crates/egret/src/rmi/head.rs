@@ -6,13 +6,15 @@
 //! of, the third the object. If the highest bit of the first word is set, the fourth word is the
 //! number by which the caller can cancel the call. No two calls of a node have the same number,
 //! ever: a word to cancel one may be late, and must not meet another. The other words are the
-//! numbers of the calls that it is a part of and that are inside of a [gate](crate::rmi::callee::gate).
+//! numbers of the calls that it is a part of and that are inside of a [gate](crate::rmi::callee::gate). If the
+//! second highest bit is set, a word in front of them says which version of the method's types the caller has.
 //!
 //! With up to 24 bytes of arguments a call that has three words is one line of a ring.
 //!
 //! An answer without words has its value in the payload. Else the first word says what it is:
 //! 0 that the value is in the words behind it, anything else why there is none.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::Deadline;
@@ -20,9 +22,10 @@ use egret_net::rt::Deadline;
 use egret_node::am::Message;
 
 use crate::rmi::callee::objects::{CALL, CALL_IN_ORDER};
+use crate::rmi::interface_table::{MethodVersion, NOT_SAME};
 
 /// What a request says besides its arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct CallHead {
     pub(crate) to: CallAddress,
     /// How long its caller waits.
@@ -33,6 +36,8 @@ pub(crate) struct CallHead {
     pub(crate) number: u64,
     /// The calls that it is a part of.
     pub(crate) within: EnclosingCalls,
+    /// How its arguments are read, where its object is, if its method has other types there.
+    pub(crate) version: Option<Arc<MethodVersion>>,
 }
 
 /// What is called, as the object's node numbers it.
@@ -44,6 +49,8 @@ pub(crate) struct CallAddress {
     pub(crate) method: u8,
     /// The handler there, which the words do not say.
     pub(crate) handler: u8,
+    /// Which version of the method's types the caller has; 0 if they are the same.
+    pub(crate) version: u64,
 }
 
 impl CallAddress {
@@ -54,8 +61,15 @@ impl CallAddress {
         if self.handler == CALL_IN_ORDER { message.in_order() } else { message }
     }
 
+    /// Whether it is none: of a method that the object does not have as its stub does.
+    #[inline]
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.method == NOT_SAME
+    }
+
     /// Of a call that was not sent.
-    pub(crate) const UNKNOWN: Self = Self { object: 0, interface: 0, method: 0, handler: CALL };
+    pub(crate) const UNKNOWN: Self =
+        Self { object: 0, interface: 0, method: 0, handler: CALL, version: 0 };
 }
 
 /// Numbers of calls inside of gates, the outermost first. Most calls have none or few, and
@@ -128,7 +142,14 @@ impl CallHead {
             words[3] = self.number;
             count = 4;
         }
-        let within = self.within.numbers();
+        let mut within = self.within.numbers();
+        if self.to.version != 0 {
+            words[0] |= VERSIONED;
+            words[count] = self.to.version;
+            count += 1;
+            // The outermost may have no room.
+            within = &within[within.len().saturating_sub(WORDS_MAX - count)..];
+        }
         words[count..count + within.len()].copy_from_slice(within);
         count + within.len()
     }
@@ -137,12 +158,13 @@ impl CallHead {
     #[inline]
     pub(crate) fn read(words: &[u64]) -> Option<Self> {
         let ([first, chain, object], rest) = words.split_first_chunk()?;
-        if first & UNUSED != 0 {
-            return None;
-        }
-        let (number, within) = match first & NUMBERED {
+        let (number, rest) = match first & NUMBERED {
             0 => (0, rest),
-            _ => rest.split_first().map(|(number, within)| (*number, within))?,
+            _ => rest.split_first().map(|(number, rest)| (*number, rest))?,
+        };
+        let (version, within) = match first & VERSIONED {
+            0 => (0, rest),
+            _ => rest.split_first().map(|(version, within)| (*version, within))?,
         };
         let deadline = match first & MICROS_MAX {
             0 => Deadline::UntilDead,
@@ -151,8 +173,9 @@ impl CallHead {
         // Their bits alone, which fit.
         let interface = (first >> INTERFACE_AT & u64::from(INTERFACES_MAX)) as u16;
         let method = (first >> METHOD_AT & 0xFF) as u8;
-        let to = CallAddress { object: *object, interface, method, handler: CALL };
-        Some(Self { to, deadline, chain: *chain, number, within: EnclosingCalls::of(within)? })
+        let to = CallAddress { object: *object, interface, method, handler: CALL, version };
+        let within = EnclosingCalls::of(within)?;
+        Some(Self { to, deadline, chain: *chain, number, within, version: None })
     }
 }
 
@@ -178,6 +201,9 @@ pub(crate) enum AnswerCode {
     OtherInterface = 10,
     /// The object has no method of this number.
     UnknownMethod = 11,
+    /// What the method returns is in the payload, as a whole and as it is at the object: the caller has said that
+    /// the type is another there.
+    OtherVersion = 12,
 }
 
 impl AnswerCode {
@@ -194,6 +220,7 @@ impl AnswerCode {
             Self::UnknownObject,
             Self::OtherInterface,
             Self::UnknownMethod,
+            Self::OtherVersion,
         ];
         all.into_iter().find(|code| *code as u64 == word)
     }
@@ -210,8 +237,8 @@ const METHOD_AT: u32 = 40;
 const INTERFACE_AT: u32 = 48;
 /// The highest number of an interface.
 pub(crate) const INTERFACES_MAX: u16 = (1 << 14) - 1;
-/// Never set.
-const UNUSED: u64 = 1 << 62;
+/// Set in the first word if a word says which version of the method's types the caller has.
+const VERSIONED: u64 = 1 << 62;
 /// Set in the first word if the fourth is the call's number.
 const NUMBERED: u64 = 1 << 63;
 
@@ -220,7 +247,14 @@ mod tests {
     use super::*;
 
     const TO: CallAddress =
-        CallAddress { object: 9, interface: INTERFACES_MAX, method: 7, handler: CALL };
+        CallAddress { object: 9, interface: INTERFACES_MAX, method: 7, handler: CALL, version: 0 };
+
+    /// Fails unless the words are read as what wrote them.
+    fn is_read(words: &[u64]) {
+        let mut again = [0; WORDS_MAX];
+        let count = CallHead::read(words).expect("a head").write(&mut again);
+        assert_eq!(&again[..count], words);
+    }
 
     #[test]
     fn the_words_are_these_for_ever() {
@@ -229,16 +263,41 @@ mod tests {
         within.push(9);
         let deadline = Deadline::In(Duration::from_millis(5));
         let (object, interface) = (0x1234_5678_9ABC_DEF0, 0x3AB);
-        let to = CallAddress { object, interface, method: 0xCD, handler: CALL };
-        let head = CallHead { to, deadline, chain: 5, number: 3, within };
+        let to = CallAddress { object, interface, method: 0xCD, handler: CALL, version: 0 };
+        let head = CallHead { to, deadline, chain: 5, number: 3, within, version: None };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         assert_eq!(&words[..count], [0x83AB_CD00_0000_1388, 5, 0x1234_5678_9ABC_DEF0, 3, 7, 9]);
-        assert_eq!(CallHead::read(&words[..count]), Some(head.clone()));
+        is_read(&words[..count]);
         let head = CallHead { number: 0, ..head };
         let count = head.write(&mut words);
         assert_eq!(&words[..count], [0x03AB_CD00_0000_1388, 5, 0x1234_5678_9ABC_DEF0, 7, 9]);
-        assert_eq!(CallHead::read(&words[..count]), Some(head));
+        is_read(&words[..count]);
+        // Of a method whose types are another version.
+        let to = CallAddress { version: 0xFEDC_BA98_7654_3210, ..to };
+        let head = CallHead { to, ..head };
+        let count = head.write(&mut words);
+        let version = 0xFEDC_BA98_7654_3210;
+        let first = 0x43AB_CD00_0000_1388;
+        assert_eq!(&words[..count], [first, 5, 0x1234_5678_9ABC_DEF0, version, 7, 9]);
+        is_read(&words[..count]);
+        let count = CallHead { number: 3, ..head }.write(&mut words);
+        let first = 0xC3AB_CD00_0000_1388;
+        assert_eq!(&words[..count], [first, 5, 0x1234_5678_9ABC_DEF0, 3, version, 7, 9]);
+        is_read(&words[..count]);
+    }
+
+    #[test]
+    fn of_a_call_with_all_words_the_outermost_enclosing_call_has_no_room() {
+        let mut within = EnclosingCalls::default();
+        (1..=12).for_each(|number| within.push(number));
+        let to = CallAddress { version: 8, ..TO };
+        let (deadline, number) = (Deadline::NOW, 3);
+        let head = CallHead { to, deadline, chain: 0, number, within, version: None };
+        let mut words = [0; WORDS_MAX];
+        assert_eq!(head.write(&mut words), WORDS_MAX);
+        assert_eq!(&words[3..], [3, 8, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        is_read(&words);
     }
 
     #[test]
@@ -246,7 +305,8 @@ mod tests {
         let mut words = [0; WORDS_MAX];
         for number in [1, (1 << 24) - 1, 1 << 24, (1 << 24) + 3] {
             let within = EnclosingCalls::default();
-            let head = CallHead { to: TO, deadline: Deadline::NOW, chain: 0, number, within };
+            let deadline = Deadline::NOW;
+            let head = CallHead { to: TO, deadline, chain: 0, number, within, version: None };
             let count = head.write(&mut words);
             let read = CallHead::read(&words[..count]).unwrap();
             assert_eq!(read.number, number);
@@ -262,7 +322,8 @@ mod tests {
             (Deadline::UntilDead, 0),
         ] {
             let within = EnclosingCalls::default();
-            CallHead { to: TO, deadline, chain: 0, number: 0, within }.write(&mut words);
+            let head = CallHead { to: TO, deadline, chain: 0, number: 0, within, version: None };
+            head.write(&mut words);
             assert_eq!(words[0] & MICROS_MAX, micros, "{deadline:?}");
         }
     }
@@ -276,16 +337,14 @@ mod tests {
 
     #[test]
     fn words_that_no_caller_sends_are_no_head() {
-        assert_eq!(CallHead::read(&[]), None);
-        assert_eq!(CallHead::read(&[0; WORDS_MAX + 1]), None);
-        assert_eq!(CallHead::read(&[u64::MAX; WORDS_MAX]), None);
-        assert_eq!(CallHead::read(&[1, 2]), None, "the object is missing");
-        assert_eq!(CallHead::read(&[NUMBERED, 1, 2]), None, "the number is missing");
-        assert_eq!(CallHead::read(&[UNUSED, 1, 2]), None, "a bit that means nothing");
-        assert_eq!(CallHead::read(&[1; WORDS_MAX]), None, "one call more than a head has");
-        let mut most = [u64::MAX; WORDS_MAX];
-        most[0] = !UNUSED;
-        assert!(CallHead::read(&most).is_some());
+        let is_none = |words: &[u64]| CallHead::read(words).is_none();
+        assert!(is_none(&[]) && is_none(&[0; WORDS_MAX + 1]));
+        assert!(is_none(&[1, 2]), "the object is missing");
+        assert!(is_none(&[NUMBERED, 1, 2]), "the number is missing");
+        assert!(is_none(&[VERSIONED, 1, 2]), "the version is missing");
+        assert!(is_none(&[NUMBERED | VERSIONED, 1, 2, 3]), "the version is missing");
+        assert!(is_none(&[1; WORDS_MAX]), "one call more than a head has");
+        is_read(&[u64::MAX; WORDS_MAX]);
         assert_eq!(AnswerCode::of(0), None);
         assert_eq!(AnswerCode::of(u64::MAX), None);
         assert_eq!(AnswerCode::of(8), Some(AnswerCode::Unreadable));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use egret_net::buf::Shared;
+use egret_stream::__private::TypeStructure;
 use egret_stream::{Bulk, Wire, WireError};
 
 use crate::rmi::Stub;
@@ -89,6 +90,8 @@ pub trait Proxy: Sized {
 pub struct RemoteMethod<I: ?Sized> {
     /// Its name.
     pub name: &'static str,
+    /// The names of its arguments.
+    pub args: &'static [&'static str],
     /// Its arguments, as a tuple.
     pub takes: MethodType,
     /// What it returns.
@@ -104,8 +107,8 @@ pub struct RemoteMethod<I: ?Sized> {
 pub struct MethodType {
     /// As it is written.
     pub name: &'static str,
-    /// What its structure is, as 64 bits.
-    pub fingerprint: fn() -> u64,
+    /// What its structure is: the fingerprint, and the schema.
+    pub structure: fn() -> TypeStructure,
 }
 
 /// Reads a method's arguments, calls it, and writes what it returns.

@@ -78,21 +78,14 @@ fn other_types_are_found_by_name_at_the_first_call() {
     let pair = pair("shm");
     let other: other::GridStub = pair.client.lookup("grid", SOON).unwrap();
     match other.greet("x", 1) {
-        Err(CallError::TypeMismatch { method, ours, theirs, .. }) => {
-            assert_eq!(method, "greet");
-            assert!(
-                ours.contains("(&str, u16)") && theirs.contains("(&str, u8)"),
-                "{ours} {theirs}"
-            );
+        Err(CallError::TypeMismatch { field, ours, theirs, call }) => {
+            assert_eq!((call.interface(), call.method(), &*field), ("Grid", "greet", "times"));
+            assert_eq!((&*ours, &*theirs), ("`u16`", "`u8`"));
         }
         other => panic!("{other:?}"),
     }
     let newer: newer::GridStub = pair.client.lookup("grid", SOON).unwrap();
-    let unknown = newer.ping().unwrap_err();
-    assert!(
-        matches!(&unknown, CallError::UnknownMethod { name, .. } if name == "pong"),
-        "{unknown}"
-    );
+    newer.ping().unwrap();
     let pending = newer.begin().pong();
     let unknown = pending.wait().unwrap_err();
     assert!(

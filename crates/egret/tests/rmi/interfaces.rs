@@ -156,16 +156,17 @@ fn methods_are_found_by_their_names_and_types() {
         assert_eq!((older.delete(1), older.delete_now(2)), (Ok(1), Ok(2)));
         assert_eq!(older.begin().delete(3).wait(), Ok(3));
         let newer: newer::DeletesStub = node.stub(exported.object());
-        let unknown = newer.delete(1).unwrap_err();
+        let unknown = newer.delete_all().unwrap_err();
         assert!(
             matches!(&unknown, CallError::UnknownMethod { name, .. } if name == "delete_all"),
             "{unknown}"
         );
-        assert_eq!(newer.begin().delete(1).wait(), Err(unknown));
+        assert_eq!(newer.begin().delete_all().wait(), Err(unknown));
+        assert_eq!((newer.delete(4), newer.begin().delete(5).wait()), (Ok(4), Ok(5)));
         let other: other::DeletesStub = node.stub(exported.object());
         let mismatch = other.delete(1).unwrap_err();
-        assert!(matches!(&mismatch, CallError::TypeMismatch { method, .. } if method == "delete"));
+        assert!(matches!(&mismatch, CallError::TypeMismatch { field, .. } if field == "key"));
         assert_eq!(other.begin().delete(1).wait(), Err(mismatch));
     }
-    assert_eq!(deleted.load(Ordering::Relaxed), 6);
+    assert_eq!(deleted.load(Ordering::Relaxed), 10);
 }

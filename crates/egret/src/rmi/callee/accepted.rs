@@ -15,6 +15,7 @@ use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::context::CallFrame;
 use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::{AnswerCode, EnclosingCalls};
+use crate::rmi::interface_table::MethodVersion;
 use crate::rmi::threads::workers::Workers;
 
 /// A call at its object. The thread that takes its [`CallWork`] answers it, and one thread alone can take it.
@@ -37,6 +38,8 @@ pub(crate) struct CallWork {
     /// The calls it is a part of, and their chain.
     pub(crate) within: EnclosingCalls,
     pub(crate) chain: u64,
+    /// How its arguments are read, if its caller has other types.
+    pub(crate) version: Option<Arc<MethodVersion>>,
     /// What it takes of the node.
     pub(crate) charge: CallCharge,
 }
@@ -77,7 +80,7 @@ impl AcceptedCall {
     /// already.
     pub(crate) fn run(&self, home: Option<&Arc<Workers>>) {
         let Some(work) = self.take() else { return };
-        let CallWork { memory, to, until, mut within, chain, charge } = work;
+        let CallWork { memory, to, until, mut within, chain, version, charge } = work;
         let answer = if is_late(until, rt::now) {
             CallAnswer::code(AnswerCode::Expired)
         } else if self.object.is_closed() {
@@ -97,7 +100,8 @@ impl AcceptedCall {
             let pace = self.object.pace(self.method);
             let _running = home.is_none().then(|| self.object.receives(pace));
             let timed = pace.time();
-            let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
+            let execute = || self.object.execute(self.method, memory.bytes(), version.as_deref());
+            let answer = frame.run(execute);
             pace.timed(timed);
             answer
         };

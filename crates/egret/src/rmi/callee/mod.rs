@@ -9,3 +9,4 @@ pub(crate) mod load;
 pub(crate) mod object;
 pub(crate) mod objects;
 pub(crate) mod target;
+pub(crate) mod versions;

@@ -26,7 +26,7 @@ use crate::rmi::context::{CallFrame, MethodName, is_waiting, new_chain, waits_fo
 use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::{AnswerCode, CallHead};
 use crate::rmi::interface::{HeldObject, HeldObjectKind, RemoteInterface};
-use crate::rmi::interface_table::{InterfaceTable, StubInterface};
+use crate::rmi::interface_table::{InterfaceTable, MethodVersion, StubInterface};
 use crate::rmi::threads::cores::{CoreInUse, has_run, has_waited};
 use crate::rmi::threads::pace::{MethodPace, RunningMethod};
 use crate::rmi::threads::workers::Workers;
@@ -175,7 +175,8 @@ impl ExportedObject {
                 let answer = {
                     // What the method waits for is what the caller's thread waits for.
                     let _aside = waits::aside();
-                    frame.run(|| self.execute(head.to.method, args.bytes()))
+                    frame
+                        .run(|| self.execute(head.to.method, args.bytes(), head.version.as_deref()))
                 };
                 inside.into_iter().for_each(|inside| self.leave(inside));
                 Ok(answer)
@@ -200,8 +201,8 @@ impl ExportedObject {
         let ticket = self.calls.add(None, head.number).expect("a node does not cancel before");
         let to = AnswerTo::Here(Arc::clone(&spot));
         let (memory, until) = (ArgsMemory::Own(args), head.deadline.until());
-        let (within, chain) = (head.within.clone(), head.chain);
-        let work = CallWork { memory, to, until, within, chain, charge };
+        let (within, chain, version) = (head.within.clone(), head.chain, head.version.clone());
+        let work = CallWork { memory, to, until, within, chain, version, charge };
         Arc::clone(self).line_up(head.to.method, (None, ticket), work, None);
         spot
     }
@@ -235,7 +236,7 @@ impl ExportedObject {
         inside.into_iter().for_each(|inside| within.push(inside));
         let frame =
             CallFrame::inline(self.name_of(head.to.method), head.deadline, within, head.chain);
-        let answer = frame.run(|| self.execute(head.to.method, bytes));
+        let answer = frame.run(|| self.execute(head.to.method, bytes, head.version.as_deref()));
         inside.into_iter().for_each(|inside| self.leave(inside));
         Some(answer)
     }
@@ -290,7 +291,7 @@ impl ExportedObject {
             let pace = self.pace(method);
             let running = self.receives(pace);
             let timed = (is_waiting() || pace.is_due()).then(|| pace.time());
-            let answer = frame.run(|| self.execute(method, bytes));
+            let answer = frame.run(|| self.execute(method, bytes, head.version.as_deref()));
             timed.into_iter().for_each(|timed| pace.timed(timed));
             if running.1.is_some() {
                 has_run(peer);
@@ -330,8 +331,8 @@ impl ExportedObject {
         let lent = self.lent(head.to.method, &request);
         let memory = ArgsMemory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
-        let (within, chain) = (head.within.clone(), head.chain);
-        let work = CallWork { memory, to, until, within, chain, charge };
+        let (within, chain, version) = (head.within.clone(), head.chain, head.version.clone());
+        let work = CallWork { memory, to, until, within, chain, version, charge };
         self.line_up(head.to.method, (peer, ticket), work, lent);
     }
 
@@ -377,11 +378,17 @@ impl ExportedObject {
         }
     }
 
-    /// Runs a method on arguments, which are copied if they do not lie as its types need.
-    pub(crate) fn execute(&self, method: u8, bytes: &[u8]) -> CallAnswer {
-        let done = match self.attempt(method, bytes) {
+    /// Runs a method on arguments, which are copied if they do not lie as its types need, and read as the version
+    /// says if the caller has another.
+    pub(crate) fn execute(
+        &self,
+        method: u8,
+        bytes: &[u8],
+        version: Option<&MethodVersion>,
+    ) -> CallAnswer {
+        let done = match self.attempt(method, bytes, version) {
             Err(WireError::Misaligned(_)) => {
-                self.attempt(method, AlignedBytes::copy(&[bytes]).bytes())
+                self.attempt(method, AlignedBytes::copy(&[bytes]).bytes(), version)
             }
             done => done,
         };
@@ -392,8 +399,13 @@ impl ExportedObject {
     }
 
     #[inline]
-    fn attempt(&self, method: u8, bytes: &[u8]) -> Result<CallAnswer, WireError> {
-        let mut served = IncomingCall::new(bytes, self.load.memory());
+    fn attempt(
+        &self,
+        method: u8,
+        bytes: &[u8],
+        version: Option<&MethodVersion>,
+    ) -> Result<CallAnswer, WireError> {
+        let mut served = IncomingCall::new(bytes, self.load.memory(), version);
         let run = || self.target.run(method.into(), &mut served);
         match caught(|| __rust_begin_short_backtrace(run)) {
             Ok(done) => done.map(|()| served.answer),

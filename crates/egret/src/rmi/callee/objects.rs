@@ -11,8 +11,9 @@ use egret_node::am::{Endpoint, LinkPeer, Message, Request};
 use crate::rmi::NodeId;
 use crate::rmi::answer::CallAnswer;
 use crate::rmi::callee::calls::CallTable;
-use crate::rmi::callee::load::CallLoad;
+use crate::rmi::callee::load::{CallLoad, CallingPeer};
 use crate::rmi::callee::object::{ExportedObject, reply};
+use crate::rmi::callee::versions::VersionTable;
 use crate::rmi::head::{AnswerCode, CallAddress, CallHead, INTERFACES_MAX};
 use crate::rmi::interface::{HeldObject, RemoteInterface};
 use crate::rmi::interface_table::{InterfaceReply, InterfaceTable, METHODS_MAX, NeededInterface};
@@ -26,6 +27,8 @@ pub(crate) struct ObjectTable {
     table: Mutex<ObjectSlots>,
     /// The interfaces that objects have or had; the place of one is its number.
     interfaces: Mutex<Vec<Arc<InterfaceTable>>>,
+    /// Methods as nodes have them whose types are other versions.
+    pub(crate) versions: VersionTable,
     pub(crate) calls: Arc<CallTable>,
     workers: Arc<Workers>,
     pub(crate) load: Arc<CallLoad>,
@@ -50,8 +53,8 @@ impl ObjectTable {
     ) -> Self {
         let (workers, load) = (Arc::clone(workers), Arc::clone(load));
         let (table, interfaces) = (Mutex::default(), Mutex::default());
-        let calls = Arc::new(CallTable::new(window));
-        Self { node, table, interfaces, calls, workers, load, window }
+        let (versions, calls) = (VersionTable::default(), Arc::new(CallTable::new(window)));
+        Self { node, table, interfaces, versions, calls, workers, load, window }
     }
 
     /// Adds an object that takes arguments of so many bytes. None if there are too many, or of too
@@ -129,36 +132,71 @@ impl ObjectTable {
         }
     }
 
+    /// The same, and how the arguments are read, if the caller has another version of the method's types.
+    pub(crate) fn find_called(
+        &self,
+        caller: CallingPeer,
+        head: &mut CallHead,
+    ) -> Result<Arc<ExportedObject>, Box<CallAnswer>> {
+        let object = self.find(head.to)?;
+        if head.to.version != 0 {
+            let why = "the arguments: of a version whose schema was not sent";
+            let unread = || Box::new(CallAnswer::text(AnswerCode::Unreadable, why));
+            head.version = Some(self.versions.find(caller, head.to).ok_or_else(unread)?);
+        }
+        Ok(object)
+    }
+
     /// A call of another node.
     #[inline]
     pub(crate) fn arrive(&self, request: Request<'_>) {
-        let Some(head) = CallHead::read(request.words()) else {
+        let Some(mut head) = CallHead::read(request.words()) else {
             return reply(
                 request,
                 CallAnswer::text(AnswerCode::Unreadable, "the words of no call"),
             );
         };
+        if head.to.version != 0 {
+            return self.arrive_versioned(&mut head, request);
+        }
         match self.find(head.to) {
             Ok(object) => object.arrive(&head, request),
             Err(answer) => reply(request, *answer),
         }
     }
 
+    /// A call of another node, which has another version of the method's types.
+    #[cold]
+    fn arrive_versioned(&self, head: &mut CallHead, request: Request<'_>) {
+        match self.find_called(Some(request.peer()), head) {
+            Ok(object) => object.arrive(head, request),
+            Err(answer) => reply(request, *answer),
+        }
+    }
+
     /// What the interface of a number says to what a stub needs.
-    pub(crate) fn meet(&self, interface: u16, needs: &NeededInterface) -> InterfaceReply {
+    pub(crate) fn meet(
+        &self,
+        caller: CallingPeer,
+        interface: u16,
+        needs: &NeededInterface,
+    ) -> InterfaceReply {
         let table = self.interfaces.lock().get(usize::from(interface)).cloned();
-        table.map_or(InterfaceReply::UnknownInterface, |table| table.meet(needs))
+        let Some(table) = table else { return InterfaceReply::UnknownInterface };
+        table.meet(needs, |method, version, how, bytes| {
+            self.versions.keep(caller, (interface, method, version), how, bytes)
+        })
     }
 
     /// The same, for a node that asks.
     fn asked(&self, request: Request<'_>) {
-        // What a stub sends is less: at most 200 methods, each with a name.
+        // What a stub sends is less: at most 200 methods, each with a name, and some of their schemas.
         let bytes = Some(request.bytes()).filter(|bytes| bytes.len() <= NEEDS_MAX);
         let needs: Option<NeededInterface> = bytes.and_then(|bytes| egret_stream::read(bytes).ok());
         let needs = needs.filter(|needs| needs.methods.len() <= METHODS_MAX);
         let interface = request.words().first().and_then(|word| u16::try_from(*word).ok());
         let met = match (interface, needs) {
-            (Some(interface), Some(needs)) => self.meet(interface, &needs),
+            (Some(interface), Some(needs)) => self.meet(Some(request.peer()), interface, &needs),
             _ => InterfaceReply::UnknownInterface,
         };
         match CallPayload::written(met) {
@@ -180,14 +218,20 @@ impl ObjectTable {
         let bundle = links.bundle();
         let [calls, within] = [self.window, WITHIN_WINDOW.max(self.window)]
             .map(|window| self.endpoint(bundle.endpoint(tag), window));
-        let gone = Arc::clone(&self.calls);
+        let gone = Arc::clone(self);
         calls.on_end(move |link| {
             gone.caller_gone(link.peer);
             ended(link.peer);
         });
-        let gone = Arc::clone(&self.calls);
+        let gone = Arc::clone(self);
         within.on_end(move |link| gone.caller_gone(link.peer));
         [calls, within]
+    }
+
+    /// The link of a caller has ended.
+    fn caller_gone(&self, peer: LinkPeer) {
+        self.calls.caller_gone(peer);
+        self.versions.caller_gone(Some(peer));
     }
 
     fn endpoint(self: &Arc<Self>, endpoint: Endpoint, window: u32) -> Endpoint {

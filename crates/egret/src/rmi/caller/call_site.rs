@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use egret_node::node::NodeId;
-use egret_stream::FromWire;
+use egret_stream::{FromWire, fingerprint};
 
-use crate::rmi::answer::{AnswerError, open, read_within, unreadable};
+use crate::rmi::answer::{AnswerError, open, read_planned, read_within, unreadable};
 use crate::rmi::caller::pair::NodePair;
 use crate::rmi::interface_table::StubInterface;
 use crate::rmi::{CallError, CallStage};
@@ -78,6 +78,8 @@ impl fmt::Debug for CallTo {
 pub(crate) struct CallSite<'a> {
     pub(crate) pair: &'a NodePair,
     pub(crate) face: &'static StubInterface,
+    /// The number of the object's interface.
+    pub(crate) interface: u16,
     pub(crate) method: usize,
 }
 
@@ -86,7 +88,7 @@ impl CallSite<'_> {
     #[inline]
     #[track_caller]
     pub(crate) fn waits(self) -> WaitScope {
-        let Self { pair, face, method } = self;
+        let Self { pair, face, method, .. } = self;
         let hint = pair.handle.wait_hint("answer", Some(pair.node));
         waits::scope(WaitHint { object: Some((face, method)), ..hint })
     }
@@ -95,7 +97,7 @@ impl CallSite<'_> {
     /// because the node has left is the error `NotMember`.
     #[cold]
     pub(crate) fn failed<E>(self, why: CallError) -> CallError<E> {
-        let Self { pair, face, method } = self;
+        let Self { pair, face, method, .. } = self;
         let is_refused =
             matches!(why, CallError::UnknownObject { .. } | CallError::Cancelled { .. });
         let left = (is_refused && pair.is_here()).then(|| pair.not_member(false)).flatten();
@@ -120,7 +122,27 @@ impl CallSite<'_> {
         E: for<'a> FromWire<'a>,
     {
         let memory = self.pair.exchange.load.memory();
-        open(words, bytes, memory).map_err(|refused| match refused {
+        match open(words, bytes, memory) {
+            Ok(value) => Ok(value),
+            Err(refused) => self.refused(refused, bytes, whole),
+        }
+    }
+
+    /// Reads an answer that has no value, or one of another version.
+    #[cold]
+    fn refused<T, E>(
+        self,
+        refused: AnswerError,
+        bytes: &[u8],
+        whole: impl FnOnce() -> Duration,
+    ) -> Result<T, CallError<E>>
+    where
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>,
+    {
+        let memory = self.pair.exchange.load.memory();
+        Err(match refused {
+            AnswerError::OtherVersion => return self.read_planned(bytes, memory),
             AnswerError::OtherInterface(theirs) => {
                 self.failed((self.face.table)().other_interface(&theirs))
             }
@@ -131,5 +153,28 @@ impl CallSite<'_> {
                 Err(why) => self.failed(unreadable(&why, memory)),
             },
         })
+    }
+
+    /// Reads all that the method returns, of which the object's node has another version.
+    fn read_planned<T, E>(self, bytes: &[u8], memory: usize) -> Result<T, CallError<E>>
+    where
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>,
+    {
+        let methods = self.pair.known((self.face.id)(), self.interface);
+        let plan = methods.as_ref().and_then(|methods| methods.answer_plan(self.method));
+        let Some((plan, returned)) = plan else {
+            let why = "the answer: of another version, and the schema was not sent".to_owned();
+            return Err(self.failed(CallError::Unreadable { why, call: UNTOLD }));
+        };
+        let read = if fingerprint::<T>() == *returned {
+            read_planned(bytes, memory, plan).map(Ok)
+        } else {
+            read_planned::<Result<T, E>>(bytes, memory, plan)
+        };
+        match read {
+            Ok(returned) => returned.map_err(CallError::Failed),
+            Err(why) => Err(self.failed(unreadable(&why, memory))),
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod call_site;
 pub(crate) mod failure;
+pub(crate) mod meeting;
 pub(crate) mod pair;
 pub(crate) mod pending;
 pub(crate) mod stub;

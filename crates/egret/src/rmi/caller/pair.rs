@@ -2,7 +2,7 @@
 //! the first call, and kept.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +23,7 @@ use crate::rmi::callee::objects::{CANCEL, ENDPOINTS};
 use crate::rmi::caller::failure::FailureContext;
 use crate::rmi::caller::unsent::{SendFailure, UnsentQueue};
 use crate::rmi::exchange::Exchange;
+use crate::rmi::fault::{Fault, planted};
 use crate::rmi::head::WORDS_MAX;
 use crate::rmi::interface_table::MethodNumbers;
 use crate::rmi::{CallError, NodeId};
@@ -66,6 +67,8 @@ pub(crate) struct PairConnection {
     within: RemoteEndpoint,
     /// Calls to cancel for which there was none all the same.
     uncancelled: Mutex<Vec<u64>>,
+    /// Interfaces of which the other node has schemas, which it forgets when the link ends.
+    described: Mutex<BTreeSet<(TypeId, u16)>>,
     _clients: Arc<[Endpoint; 2]>,
 }
 
@@ -282,9 +285,10 @@ impl NodePair {
         within: RemoteEndpoint,
         clients: Arc<[Endpoint; 2]>,
     ) -> Arc<PairConnection> {
-        let uncancelled = Mutex::default();
+        let (uncancelled, described) = (Mutex::default(), Mutex::default());
         // One that is not kept is dropped without the lock: that may run handlers.
-        let made = Arc::new(PairConnection { calls, within, uncancelled, _clients: clients });
+        let made =
+            Arc::new(PairConnection { calls, within, uncancelled, described, _clients: clients });
         let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
         let kept = Arc::clone(there.get_or_insert_with(|| Arc::clone(&made)));
         drop(there);
@@ -317,6 +321,16 @@ impl PairConnection {
     #[inline]
     pub(crate) const fn way(&self, is_nested: bool) -> &RemoteEndpoint {
         if is_nested { &self.within } else { &self.calls }
+    }
+
+    /// The other node has the schemas of an interface.
+    pub(crate) fn describes(&self, id: TypeId, interface: u16) {
+        self.described.lock().insert((id, interface));
+    }
+
+    /// Whether it has them.
+    pub(crate) fn has_described(&self, id: TypeId, interface: u16) -> bool {
+        self.described.lock().contains(&(id, interface)) || planted(Fault::SchemasUnsent)
     }
 
     /// Cancels a call, and those that could not be cancelled before.

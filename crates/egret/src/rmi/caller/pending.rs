@@ -49,6 +49,8 @@ struct BegunCall {
     pair: Arc<NodePair>,
     /// The interface of the stub.
     face: &'static StubInterface,
+    /// The number of the object's interface.
+    interface: u16,
     chain: u64,
     /// By which it can be cancelled.
     number: u64,
@@ -102,13 +104,15 @@ impl<T, E> Pending<T, E> {
         is_answered: bool,
     ) -> Self {
         let Inherited { deadline, within, chain, is_nested, .. } = inherited;
-        let (pair, face) = (Arc::clone(&callee.pair), callee.face);
+        let CallSite { face, interface, .. } = callee.asked(method);
+        let pair = Arc::clone(&callee.pair);
         let (to, number) = (CallAddress::UNKNOWN, new_number());
         let started = waits_since.unwrap_or_else(rt::now);
         let until = deadline.until_from(started);
         let begun = BegunCall {
             pair,
             face,
+            interface,
             chain,
             number,
             started,
@@ -128,7 +132,7 @@ impl<T, E> Pending<T, E> {
             }
             Ok(args) => {
                 let deadline = waits_since.map_or(deadline, |_| Deadline::left(until));
-                let head = CallHead { to, deadline, chain, number, within };
+                let head = CallHead { to, deadline, chain, number, within, version: None };
                 pending.begun.send(callee, method, args, head);
             }
             Err(why) => pending.begun.fail(why),
@@ -168,7 +172,8 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Future for Pending<T, E> 
 impl BegunCall {
     /// To what it was made.
     fn asked(&self) -> CallSite<'_> {
-        CallSite { pair: &self.pair, face: self.face, method: self.method.into() }
+        let Self { pair, face, interface, method, .. } = self;
+        CallSite { pair, face, interface: *interface, method: (*method).into() }
     }
 
     /// How long it could take in all.
@@ -213,6 +218,9 @@ impl BegunCall {
             && let Some(CallDestination::There(there)) = callee.end()
         {
             head.to = callee.to(method);
+            if head.to.is_refused() {
+                return self.fail(callee.refusal(method));
+            }
             match args.try_send(&head, there.way(self.is_nested)) {
                 Ok(call) => return self.sent(call, there),
                 Err(MessageError::Full { .. }) => {}
@@ -236,7 +244,10 @@ impl BegunCall {
             Ok(None) => {}
             Ok(Some(_)) => {
                 head.to = callee.to(method);
-                return self.send_here(callee, &head, &args);
+                return match head.to.is_refused() {
+                    true => self.fail(callee.refusal(method)),
+                    false => self.send_here(callee, head, &args),
+                };
             }
             Err(why) => return self.fail(why),
         }
@@ -308,12 +319,12 @@ impl BegunCall {
             if self.is_answered { PendingState::Sent(call, there) } else { PendingState::Over };
     }
 
-    fn send_here(&mut self, callee: &StubTarget, head: &CallHead, args: &CallPayload) {
-        let object = match callee.find(head.to) {
+    fn send_here(&mut self, callee: &StubTarget, mut head: CallHead, args: &CallPayload) {
+        let object = match callee.find(&mut head) {
             Ok(found) => found,
             Err(why) => return self.state = PendingState::Failed(Box::new(why)),
         };
-        let spot = object.begin_here(head, args.aligned());
+        let spot = object.begin_here(&head, args.aligned());
         self.state = if self.is_answered { PendingState::Here(spot) } else { PendingState::Over };
     }
 

@@ -83,6 +83,9 @@ impl<I: ?Sized> Stub<I> {
         match end {
             Some(CallDestination::There(there)) => {
                 let head = call.head(method, call.left(started));
+                if head.to.is_refused() {
+                    return Err(failed(self.callee.refusal(method)));
+                }
                 match call.ask(&there, &head, args).map_err(failed)? {
                     Some(reply) => asked.read(reply.words(), reply.bytes(), || call.whole()),
                     None => call.begin_since(started, method, CallPayload::copy(args), true).wait(),
@@ -90,7 +93,10 @@ impl<I: ?Sized> Stub<I> {
             }
             Some(CallDestination::Here) => {
                 let head = call.head(method, call.left(started));
-                let answer = call.ask_here(&head, args).map_err(failed)?;
+                if head.to.is_refused() {
+                    return Err(failed(self.callee.refusal(method)));
+                }
+                let answer = call.ask_here(head, args).map_err(failed)?;
                 let words = answer.words().to_vec();
                 asked.read(&words, &answer.into_bytes(), || call.whole())
             }
@@ -153,8 +159,8 @@ impl<'a> OutgoingCall<'a> {
     #[inline]
     fn head(&self, method: usize, deadline: Deadline) -> CallHead {
         let Inherited { within, chain, .. } = &self.inherited;
-        let to = self.callee.to(method);
-        CallHead { to, deadline, chain: *chain, number: 0, within: within.clone() }
+        let (to, within, version) = (self.callee.to(method), within.clone(), None);
+        CallHead { to, deadline, chain: *chain, number: 0, within, version }
     }
 
     /// The whole time that the call may take.
@@ -218,7 +224,7 @@ impl<'a> OutgoingCall<'a> {
         }
         let (pair, until) = (&self.callee.pair, deadline.until_from(started));
         let (to, within) = (CallAddress::UNKNOWN, within.clone());
-        let head = CallHead { to, deadline, chain, number: 0, within };
+        let head = CallHead { to, deadline, chain, number: 0, within, version: None };
         let (args, callee, meeting) = (None, self.callee.clone(), None);
         let unsent = pair.unsent(is_nested);
         let at = unsent.push(Box::new(UnsentCall { args, head, callee, method, until, meeting }));
@@ -307,7 +313,11 @@ impl<'a> OutgoingCall<'a> {
         self.callee.check_size(args.len())?;
         match end {
             Some(CallDestination::There(there)) => {
-                match args.try_send(&self.head(method, self.inherited.deadline), there.way(false)) {
+                let head = self.head(method, self.inherited.deadline);
+                if head.to.is_refused() {
+                    return Err(self.callee.refusal(method));
+                }
+                match args.try_send(&head, there.way(false)) {
                     // Its credit comes back when it has run, so that a caller is never far ahead.
                     Ok(_) => Ok(None),
                     Err(MessageError::Full { .. }) => Ok(Some(args)),
@@ -315,22 +325,25 @@ impl<'a> OutgoingCall<'a> {
                 }
             }
             Some(CallDestination::Here) => {
-                let head = self.head(method, self.inherited.deadline);
-                self.callee.find(head.to)?.begin_here(&head, args.aligned());
+                let mut head = self.head(method, self.inherited.deadline);
+                if head.to.is_refused() {
+                    return Err(self.callee.refusal(method));
+                }
+                self.callee.find(&mut head)?.begin_here(&head, args.aligned());
                 Ok(None)
             }
             None => Ok(Some(args)),
         }
     }
 
-    fn ask_here<A: Wire>(&self, head: &CallHead, args: &A) -> Result<CallAnswer, CallError> {
-        let object = self.callee.find(head.to)?;
+    fn ask_here<A: Wire>(&self, mut head: CallHead, args: &A) -> Result<CallAnswer, CallError> {
+        let object = self.callee.find(&mut head)?;
         if self.inherited.is_inline && !object.is_inline(head.to.method) {
             return Err(CallError::IN_HANDLER);
         }
         let started = rt::now();
         let args = with_pieces(args, AlignedBytes::copy)?;
-        let spot = match object.call_here(head, args, !self.inherited.is_inline) {
+        let spot = match object.call_here(&head, args, !self.inherited.is_inline) {
             Ok(answer) => return Ok(answer),
             Err(spot) => spot.ok_or(CallError::IN_HANDLER)?,
         };

@@ -13,11 +13,15 @@ use crate::rmi::answer::{AnswerError, open};
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::callee::objects::MEET;
 use crate::rmi::caller::call_site::{CallSite, UNTOLD};
+use crate::rmi::caller::meeting::InterfaceMeeting;
 use crate::rmi::caller::pair::{NodePair, PairConnection};
 use crate::rmi::caller::unsent::SendFailure;
-use crate::rmi::head::CallAddress;
+use crate::rmi::fault::{Fault, planted};
+use crate::rmi::head::{CallAddress, CallHead};
 use crate::rmi::interface::RemoteInterface;
-use crate::rmi::interface_table::{InterfaceTable, MethodNumbers, StubInterface};
+use crate::rmi::interface_table::{
+    InterfaceTable, MethodNumbers, OtherMethod, PlannedMethod, StubInterface,
+};
 use crate::rmi::payload::CallPayload;
 use crate::rmi::{CallError, Limit, ObjectRef};
 
@@ -45,8 +49,12 @@ pub(crate) enum CallDestination {
     Here,
 }
 
-/// An interface that is being met.
-pub(crate) struct InterfaceRequest(Call, Arc<PairConnection>);
+/// An interface that is being met, by one connection.
+pub(crate) struct InterfaceRequest {
+    there: Arc<PairConnection>,
+    meeting: InterfaceMeeting,
+    call: Option<Call>,
+}
 
 impl StubTarget {
     pub(crate) fn new<I: RemoteInterface + ?Sized>(
@@ -74,10 +82,11 @@ impl StubTarget {
     /// A call of a method of the stub, for its answer and its errors.
     #[inline]
     pub(crate) fn asked(&self, method: usize) -> CallSite<'_> {
-        CallSite { pair: &self.pair, face: self.face, method }
+        CallSite { pair: &self.pair, face: self.face, interface: self.interface, method }
     }
 
-    /// A method of the stub, as the object's node numbers it.
+    /// A method of the stub, as the object's node numbers it. One that [is refused](CallAddress::is_refused) is not
+    /// called: [`refusal`](Self::refusal) says why.
     ///
     /// # Panics
     ///
@@ -85,8 +94,34 @@ impl StubTarget {
     #[inline]
     pub(crate) fn to(&self, method: usize) -> CallAddress {
         let methods = self.methods.get().expect("the interface was met");
-        let (method, handler) = (methods.numbers[method], methods.handler);
-        CallAddress { object: self.object, interface: self.interface, method, handler }
+        let (object, interface, handler) = (self.object, self.interface, methods.handler);
+        let to =
+            CallAddress { object, interface, method: methods.numbers[method], handler, version: 0 };
+        if to.is_refused() { Self::to_other(methods, method, to) } else { to }
+    }
+
+    /// The same, of a method that is not the same at the object's node.
+    #[cold]
+    fn to_other(methods: &MethodNumbers, at: usize, to: CallAddress) -> CallAddress {
+        let Some(OtherMethod::Planned(method)) = methods.others.get(&at) else { return to };
+        let PlannedMethod { number: method, version, .. } = *method;
+        let version = if planted(Fault::VersionUnsaid) { 0 } else { version };
+        CallAddress { method, version, ..to }
+    }
+
+    /// Why a method is refused.
+    #[cold]
+    pub(crate) fn refusal(&self, method: usize) -> CallError {
+        match self.methods.get().and_then(|methods| methods.others.get(&method)) {
+            Some(OtherMethod::Refused { field, ours, theirs }) => {
+                let (field, ours, theirs) = (field.clone(), ours.clone(), theirs.clone());
+                CallError::TypeMismatch { field, ours, theirs, call: UNTOLD }
+            }
+            _ => {
+                let name = (self.face.method)(method).to_owned();
+                CallError::UnknownMethod { name, call: UNTOLD }
+            }
+        }
     }
 
     /// Refuses arguments that the object does not take.
@@ -106,6 +141,7 @@ impl StubTarget {
             return None;
         }
         match self.pair.there() {
+            Some(there) if self.methods.get()?.is_planned && !self.has_described(&there) => None,
             Some(there) => Some(CallDestination::There(there)),
             None => self.pair.is_here().then_some(CallDestination::Here),
         }
@@ -119,8 +155,15 @@ impl StubTarget {
             return Ok(None);
         }
         if self.methods.get().is_none() {
-            let met = self.pair.exchange.objects.meet(self.interface, &table.needs());
-            self.learn(table.numbers(met)?);
+            let (objects, mut meeting) =
+                (&self.pair.exchange.objects, InterfaceMeeting::new(table));
+            loop {
+                let met = objects.meet(None, self.interface, &meeting.needs());
+                if let Some(methods) = meeting.answered(met)? {
+                    self.learn(methods);
+                    break;
+                }
+            }
         }
         Ok(Some(CallDestination::Here))
     }
@@ -136,39 +179,63 @@ impl StubTarget {
             Poll::Pending => return Poll::Pending,
         };
         let mut is_again = false;
-        while !self.is_known() {
-            if let Some(InterfaceRequest(call, there)) = meeting {
+        while !self.is_met(&there) {
+            let request = meeting.get_or_insert_with(|| InterfaceRequest {
+                there: Arc::clone(&there),
+                meeting: InterfaceMeeting::new((self.face.table)()),
+                call: None,
+            });
+            if let Some(call) = &mut request.call {
                 let Poll::Ready(reply) = Pin::new(call).poll(context) else {
                     return Poll::Pending;
                 };
-                let there = Arc::clone(there);
-                *meeting = None;
-                let reply = reply.map_err(|why| {
-                    self.pair.forget_if_broken(&there, &why);
-                    SendFailure::Unmet(why)
-                });
-                self.met(&reply?)?;
+                request.call = None;
+                let met = match reply {
+                    Ok(reply) => self.met(request, &reply).map_err(SendFailure::Known),
+                    Err(why) => {
+                        self.pair.forget_if_broken(&request.there, &why);
+                        Err(SendFailure::Unmet(why))
+                    }
+                };
+                // A request that has failed, or is over, is of no more use.
+                if !matches!(met, Ok(false)) {
+                    *meeting = None;
+                }
+                met?;
                 continue;
             }
-            let asked = self.ask(|message| {
-                let asked = there.way(true).try_request(message);
-                asked.map_err(|unsent| (unsent.why, None))
+            let way = request.there.way(true);
+            let asked = self.ask(&request.meeting, |message| {
+                way.try_request(message).map_err(|unsent| (unsent.why, None))
             })?;
             match asked {
-                Ok(call) => *meeting = Some(InterfaceRequest(call, Arc::clone(&there))),
+                Ok(call) => request.call = Some(call),
                 Err(MessageError::Full { .. }) => {
-                    let is_pending = there.way(true).poll_room(context).is_pending();
+                    let is_pending = way.poll_room(context).is_pending();
                     if is_pending || std::mem::replace(&mut is_again, true) {
                         return Poll::Pending;
                     }
                 }
                 Err(why) => {
-                    self.pair.forget_if_broken(&there, &why);
+                    self.pair.forget_if_broken(&request.there, &why);
                     return Poll::Ready(Err(SendFailure::Send(why)));
                 }
             }
         }
         Poll::Ready(Ok(there))
+    }
+
+    /// Whether a connection has carried the schemas of the interface.
+    #[cold]
+    fn has_described(&self, there: &PairConnection) -> bool {
+        there.has_described(self.id, self.interface)
+    }
+
+    /// Whether calls can go by a connection.
+    fn is_met(&self, there: &PairConnection) -> bool {
+        let is_planned = |methods: &Arc<MethodNumbers>| methods.is_planned;
+        self.is_known()
+            && (!self.methods.get().is_some_and(is_planned) || self.has_described(there))
     }
 
     /// Whether the interface was met, by this stub or another.
@@ -203,26 +270,31 @@ impl StubTarget {
     /// Asks the object's node for the numbers of the methods.
     fn ask<T, E>(
         &self,
+        meeting: &InterfaceMeeting,
         send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
     ) -> Result<Result<T, E>, CallError> {
-        let mut needs = CallPayload::copy(&(self.face.table)().needs())?;
+        let mut needs = CallPayload::copy(&meeting.needs())?;
         Ok(needs.send(Message::to(MEET).words(&[self.interface.into()]), send))
     }
 
-    /// The object's node has said what the numbers of the methods are.
-    fn met(&self, reply: &CallReply) -> Result<(), CallError> {
-        let table = (self.face.table)();
+    /// The object's node has said something of the methods; whether that was all.
+    fn met(&self, request: &mut InterfaceRequest, reply: &CallReply) -> Result<bool, CallError> {
         let met = egret_stream::read(reply.bytes()).map_err(|why| CallError::Unreadable {
             why: format!("the interface: {why}"),
             call: UNTOLD,
         })?;
-        self.learn(table.numbers(met)?);
-        Ok(())
+        let methods = request.meeting.answered(met)?;
+        let is_over = methods.is_some();
+        if let Some(methods) = methods {
+            request.there.describes(self.id, self.interface);
+            self.learn(methods);
+        }
+        Ok(is_over)
     }
 
     /// The object, which is one of this node.
-    pub(crate) fn find(&self, to: CallAddress) -> Result<Arc<ExportedObject>, CallError> {
-        self.pair.exchange.objects.find(to).map_err(|answer| {
+    pub(crate) fn find(&self, head: &mut CallHead) -> Result<Arc<ExportedObject>, CallError> {
+        self.pair.exchange.objects.find_called(None, head).map_err(|answer| {
             let words = answer.words().to_vec();
             match open::<()>(&words, &answer.into_bytes(), usize::MAX) {
                 Err(AnswerError::OtherInterface(theirs)) => self.other_interface(&theirs),

@@ -453,6 +453,9 @@ impl UnsentCall {
             return Ok(UnsentOutcome::Next(there, self.callee.methods()));
         };
         self.head.to = self.callee.to(self.method);
+        if self.head.to.is_refused() {
+            return failed(self.callee.refusal(self.method).into());
+        }
         let is_nested = unsent.is_nested;
         for _ in 0..2 {
             if !unsent.hand(true) {

@@ -19,7 +19,7 @@ use crate::rmi::context::Inherited;
 use crate::rmi::fault::{Fault, caught};
 use crate::rmi::fuzzing;
 use crate::rmi::head::{AnswerCode, CallAddress, CallHead, EnclosingCalls, WORDS_MAX};
-use crate::rmi::interface_table::InterfaceReply;
+use crate::rmi::interface_table::{InterfaceReply, MethodReply};
 use crate::rmi::threads::workers::Workers;
 use crate::rmi::{CallError, Exports, NodeId, ObjectRef, Remoting};
 
@@ -94,10 +94,10 @@ impl Scene {
     /// The words of a call of a method, with others behind them.
     fn words(&self, method: u8, more: &[u64]) -> Vec<u64> {
         let (object, interface) = (self.object.number, self.object.interface);
-        let to = CallAddress { object, interface, method, handler: CALL };
+        let to = CallAddress { object, interface, method, handler: CALL, version: 0 };
         let deadline = Deadline::In(Duration::from_millis(1));
-        let head =
-            CallHead { to, deadline, chain: 5, number: 0, within: EnclosingCalls::default() };
+        let within = EnclosingCalls::default();
+        let head = CallHead { to, deadline, chain: 5, number: 0, within, version: None };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         [&words[..count], more].concat()
@@ -146,9 +146,9 @@ fn guesses_of_a_chain() {
     let guesses = [0, 1, u64::MAX, before.chain, before.chain + 1, chain ^ 1, chain << 1, !chain];
     let begin = |chain: u64| {
         let (object, interface) = (scene.plain.number, scene.plain.interface);
-        let to = CallAddress { object, interface, method: 0, handler: CALL };
+        let to = CallAddress { object, interface, method: 0, handler: CALL, version: 0 };
         let (deadline, within) = (Deadline::UntilDead, EnclosingCalls::default());
-        let head = CallHead { to, deadline, chain, number: 0, within };
+        let head = CallHead { to, deadline, chain, number: 0, within, version: None };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         scene.remote.try_request((CALL, &words[..count])).unwrap()
@@ -188,7 +188,14 @@ fn words_and_bytes_of_a_stranger_get_errors() {
     let large = scene.call(0, &[0; 101]);
     assert_eq!(large.words(), [AnswerCode::TooLarge as u64, 101, 100]);
     // Chains and deadlines that no caller has.
-    unreadable(&scene.ask(CALL, &[u64::MAX; 16], &1_u64.to_le_bytes()));
+    let unknown = said(&scene.ask(CALL, &[u64::MAX; 16], &1_u64.to_le_bytes()));
+    assert!(matches!(unknown, Err(AnswerError::Error(CallError::UnknownObject { .. }))));
+    // A version of the types that nobody has described.
+    for version in [1, u64::MAX] {
+        let mut words = scene.words(0, &[version]);
+        words[0] |= 1 << 62;
+        unreadable(&scene.ask(CALL, &words, &1_u64.to_le_bytes()));
+    }
     let mut odd = [u64::MAX; 16];
     odd[..3].copy_from_slice(&scene.words(0, &[]));
     odd[0] |= 1 << 63 | ((1 << 40) - 1);
@@ -256,7 +263,8 @@ fn an_answer_that_never_comes_is_told_as_that() {
         let endpoint = bundle.register(name, server.id().incarnation).unwrap();
         endpoint.on(CALL, |request| drop(request.later()));
         endpoint.on(MEET, |request| {
-            let met = InterfaceReply::Methods { numbers: vec![0, 1], has_gate: false };
+            let methods = vec![MethodReply::Same(0), MethodReply::Same(1)];
+            let met = InterfaceReply::Methods { methods, has_gate: false };
             let mut writer = egret_stream::Writer::new();
             writer.write(&met).unwrap();
             request.reply_with(Message::answer().bytes(&writer.to_vec()));
@@ -290,10 +298,41 @@ fn any_request_is_answered() {
     }
 }
 
+/// Schemas that differ a little from those of the methods, and any arguments.
+#[test]
+fn any_schema_is_answered() {
+    let mut random = 7_u64;
+    let mut next = |below: usize| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % below
+    };
+    for _ in 0..5_000 {
+        let method = next(5);
+        let text = fuzzing::schema(method);
+        let mut lines: Vec<&str> = text.lines().collect();
+        for _ in 0..next(3) {
+            let (one, other) = (next(lines.len()), next(lines.len()));
+            match next(4) {
+                0 => lines.swap(one, other),
+                1 => lines.insert(one, lines[other]),
+                2 if lines.len() > 1 => drop(lines.remove(one)),
+                _ => {
+                    lines.push(["  0: u8", "    more: string", "  9: f64", "      x: u8"][next(4)]);
+                }
+            }
+        }
+        let args = (0..next(100)).map(|_| u8::try_from(next(3)).unwrap());
+        let args: Vec<u8> = args.collect();
+        let start = [u8::try_from(method).unwrap(), 0];
+        fuzzing::request(&[&start[..], lines.join("\n").as_bytes(), b"\n\0", &args].concat());
+    }
+}
+
 #[test]
 fn answers_of_a_stranger_get_errors() {
     let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes, usize::MAX).unwrap_err();
-    for words in [&[12][..], &[u64::MAX], &[99, 1, 2]] {
+    for words in [&[13][..], &[u64::MAX], &[99, 1, 2]] {
         assert!(matches!(refused(words, &[]), AnswerError::Error(CallError::Unreadable { .. })));
     }
     assert!(matches!(refused(&[], &[1; 7]), AnswerError::Error(CallError::Unreadable { .. })));

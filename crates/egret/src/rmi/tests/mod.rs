@@ -10,3 +10,4 @@ mod seeds;
 mod serving;
 mod thing;
 mod trial;
+mod versions;
