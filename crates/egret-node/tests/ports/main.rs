@@ -5,6 +5,7 @@
 mod connecting;
 mod ending;
 mod messages;
+mod rounds;
 mod upcalls;
 
 use std::sync::{Arc, mpsc};
@@ -87,4 +88,5 @@ pub(crate) fn next<T>(told: &mpsc::Receiver<T>) -> T {
 }
 
 /// A secret that nobody could guess, had it not been written here.
-const SECRET: &str = "egret1.6875736868757368687573686875736868757368687573686875736868757368";
+pub(crate) const SECRET: &str =
+    "egret1.6875736868757368687573686875736868757368687573686875736868757368";
