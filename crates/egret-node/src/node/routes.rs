@@ -182,7 +182,9 @@ impl NodeHandle {
             };
             self.may_lead(node)?;
             let may_wait = why != LinkError::InHandler;
-            if !has_run_out(share, started) || rt::now() - started >= FAIR {
+            let is_fair = !has_run_out(share, started) || rt::now() - started >= FAIR;
+            // Whom the registry lists, this node hears once for all fabrics.
+            if is_fair && !matches!(why, LinkError::NotMember { .. }) {
                 failed.push((route.fabric.clone(), why.to_string()));
             }
             tried.push((route.fabric, why));

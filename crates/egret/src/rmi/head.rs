@@ -178,6 +178,8 @@ pub(crate) enum AnswerCode {
     OtherInterface = 10,
     /// The object has no method of this number.
     UnknownMethod = 11,
+    /// The fabric does not give what the object requires. Why is in the payload.
+    Unsuitable = 12,
 }
 
 impl AnswerCode {
@@ -194,6 +196,7 @@ impl AnswerCode {
             Self::UnknownObject,
             Self::OtherInterface,
             Self::UnknownMethod,
+            Self::Unsuitable,
         ];
         all.into_iter().find(|code| *code as u64 == word)
     }

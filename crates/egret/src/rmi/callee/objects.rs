@@ -11,6 +11,7 @@ use egret_node::am::{Endpoint, LinkPeer, Message, Request};
 use crate::rmi::NodeId;
 use crate::rmi::answer::CallAnswer;
 use crate::rmi::callee::calls::CallTable;
+use crate::rmi::callee::fabrics::FabricNeeds;
 use crate::rmi::callee::load::CallLoad;
 use crate::rmi::callee::object::{ExportedObject, reply};
 use crate::rmi::head::{AnswerCode, CallAddress, CallHead, INTERFACES_MAX};
@@ -54,12 +55,13 @@ impl ObjectTable {
         Self { node, table, interfaces, calls, workers, load, window }
     }
 
-    /// Adds an object that takes arguments of so many bytes. None if there are too many, or of too
-    /// many interfaces.
+    /// Adds an object that takes arguments of so many bytes, and calls over fabrics that give what it needs. None if
+    /// there are too many, or of too many interfaces.
     pub(crate) fn add<I: RemoteInterface + ?Sized>(
         &self,
         object: HeldObject<I>,
         bytes_max: u64,
+        needs: Option<Box<FabricNeeds>>,
     ) -> Option<Arc<ExportedObject>> {
         let (interface, table) = self.interface::<I>()?;
         let (calls, workers, load) = (&self.calls, &self.workers, &self.load);
@@ -74,7 +76,13 @@ impl ObjectTable {
         let number = rt::random() << PLACE_BITS | at as u64;
         let known = (number, interface, table);
         let object = Arc::new(ExportedObject::new(
-            self.node, object, known, bytes_max, calls, workers, load,
+            self.node,
+            object,
+            known,
+            (bytes_max, needs),
+            calls,
+            workers,
+            load,
         ));
         places.all[at] = Some(Arc::clone(&object));
         Some(object)
@@ -129,9 +137,9 @@ impl ObjectTable {
         }
     }
 
-    /// A call of another node.
+    /// A call of another node, over the fabric of a number.
     #[inline]
-    pub(crate) fn arrive(&self, request: Request<'_>) {
+    pub(crate) fn arrive(&self, request: Request<'_>, fabric: usize) {
         let Some(head) = CallHead::read(request.words()) else {
             return reply(
                 request,
@@ -139,7 +147,10 @@ impl ObjectTable {
             );
         };
         match self.find(head.to) {
-            Ok(object) => object.arrive(&head, request),
+            Ok(object) => match object.refusal(fabric) {
+                None => object.arrive(&head, request),
+                Some(why) => reply(request, CallAnswer::text(AnswerCode::Unsuitable, why)),
+            },
             Err(answer) => reply(request, *answer),
         }
     }
@@ -168,18 +179,18 @@ impl ObjectTable {
         }
     }
 
-    /// The endpoints for the calls of others, and for those of this node: one for most calls, and one
+    /// The endpoints on the links of the fabric of a number: for the calls of others, and for those of this node: one for most calls, and one
     /// for those that are a part of others, which must not wait for them. `ended` is told of links that
     /// are no more.
     pub(crate) fn endpoints(
         self: &Arc<Self>,
-        links: &Links,
+        (links, fabric): (&Links, usize),
         tag: u64,
         ended: impl Fn(LinkPeer) + Send + 'static,
     ) -> [Endpoint; 2] {
         let bundle = links.bundle();
         let [calls, within] = [self.window, WITHIN_WINDOW.max(self.window)]
-            .map(|window| self.endpoint(bundle.endpoint(tag), window));
+            .map(|window| self.endpoint(bundle.endpoint(tag), fabric, window));
         let gone = Arc::clone(&self.calls);
         calls.on_end(move |link| {
             gone.caller_gone(link.peer);
@@ -190,11 +201,13 @@ impl ObjectTable {
         [calls, within]
     }
 
-    fn endpoint(self: &Arc<Self>, endpoint: Endpoint, window: u32) -> Endpoint {
+    fn endpoint(self: &Arc<Self>, endpoint: Endpoint, fabric: usize, window: u32) -> Endpoint {
         endpoint.set_window(window);
         let [in_order, called, asked] = [(); 3].map(|()| Arc::clone(self));
-        endpoint.on_shared_in_order(CALL_IN_ORDER, move |request| in_order.arrive(request));
-        endpoint.on_shared(CALL, move |request| called.arrive(request));
+        endpoint.on_shared_in_order(CALL_IN_ORDER, move |request| {
+            in_order.arrive(request, fabric);
+        });
+        endpoint.on_shared(CALL, move |request| called.arrive(request, fabric));
         endpoint.on(MEET, move |request| asked.asked(request));
         let cancelled = Arc::clone(&self.calls);
         endpoint.on(CANCEL, move |request| {
