@@ -177,14 +177,35 @@ impl LinksCore {
         host: &str,
         deadline: Deadline,
     ) -> Result<SlotKey, LinkError> {
-        let made = self.wait(deadline, |state, waker| state.link_to(host, deadline, waker));
-        match made {
-            Ok(made) => made,
-            Err(WaitStopped::InHandler) => Err(LinkError::InHandler),
-            Err(WaitStopped::TimedOut { waited }) => {
+        self.link_while(host, deadline, None)
+    }
+
+    /// The same, for as long as the link is wanted, which is asked now and then.
+    pub(crate) fn link_while(
+        self: &Arc<Self>,
+        host: &str,
+        deadline: Deadline,
+        is_wanted: Option<&dyn Fn() -> bool>,
+    ) -> Result<SlotKey, LinkError> {
+        let (mut left, mut past) = (deadline, Duration::ZERO);
+        loop {
+            let slice = match left {
+                _ if is_wanted.is_none() => left,
+                Deadline::In(left) => Deadline::In(left.min(ASKS)),
+                Deadline::UntilDead => Deadline::In(ASKS),
+            };
+            match self.wait(slice, |state, waker| state.link_to(host, deadline, waker)) {
+                Ok(made) => return made,
+                Err(WaitStopped::InHandler) => return Err(LinkError::InHandler),
+                Err(WaitStopped::TimedOut { waited }) => past += waited,
+            }
+            if let Deadline::In(whole) = deadline {
+                left = Deadline::In(whole.saturating_sub(past));
+            }
+            if left == Deadline::NOW || is_wanted.is_none_or(|is_wanted| !is_wanted()) {
                 let known = self.state.with(|state| state.give_up(host));
                 let peer = host.to_owned();
-                Err(known.unwrap_or(LinkError::TimedOut { peer, waited }))
+                return Err(known.unwrap_or(LinkError::TimedOut { peer, waited: past }));
             }
         }
     }
@@ -418,6 +439,8 @@ impl LinkAttempt {
     }
 }
 
+/// How often it is asked whether a link that is being made is still wanted.
+const ASKS: Duration = Duration::from_millis(100);
 /// What links listen for.
 const SERVICE: &str = "egret.link";
 /// Connections without a valid hello, at most; more, if all allowed peers connect at once.

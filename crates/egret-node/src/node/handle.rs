@@ -11,10 +11,10 @@ use std::task::{Context, Waker};
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
 
+use super::RegistryRequests;
 use super::open::OpenedFabrics;
-use super::route::{candidates, explain};
+use super::routes::RouteTable;
 use super::view::PoolWatch;
-use super::{Explanation, RegistryRequests, Route};
 use crate::am::Endpoint;
 use crate::pool::{Departure, Distance, Events, Member, NodeError, NodeId, Properties, drive};
 use crate::{Alarm, Links};
@@ -36,7 +36,7 @@ struct NodeState {
     watch: Arc<PoolWatch>,
     /// The endpoint that receives the registry's messages.
     endpoint: Mutex<Option<Arc<Endpoint>>>,
-    routes: Mutex<BTreeMap<NodeId, Route>>,
+    routes: RouteTable,
     parts: Mutex<NodeParts>,
     /// How the node came to be closed.
     ended: OnceLock<Departure>,
@@ -88,7 +88,7 @@ impl NodeHandle {
         (id, size, pool, deadline): (NodeId, Option<u32>, String, Deadline),
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
-        let (routes, parts, ended) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        let (routes, parts, ended) = (RouteTable::default(), Mutex::default(), OnceLock::new());
         Self {
             inner: Arc::new(NodeState {
                 id,
@@ -301,71 +301,6 @@ impl NodeHandle {
         self.inner.opened.in_flight
     }
 
-    /// The route to a node, by the best fabric that both have.
-    ///
-    /// # Errors
-    ///
-    /// [`NodeError::Gone`] or [`NodeError::Unknown`] if the node is no member, [`NodeError::Fenced`] or
-    /// [`NodeError::NotMember`] if this node is none, [`NodeError::NoFabric`] if they have no fabric in
-    /// common, [`NodeError::Oneself`].
-    pub fn route(&self, node: NodeId) -> Result<Route, NodeError> {
-        if node == self.inner.id {
-            return Err(NodeError::Oneself);
-        }
-        if let Some(why) = self.fenced() {
-            return Err(NodeError::Fenced { why });
-        }
-        if let Some(fate) = self.own_fate() {
-            return Err(NodeError::NotMember { node: self.inner.id, fate });
-        }
-        if let Some(fate) = self.fate(node) {
-            self.inner.routes.lock().remove(&node);
-            return Err(NodeError::Gone { node, fate });
-        }
-        if let Some(known) = self.inner.routes.lock().get(&node) {
-            return Ok(known.clone());
-        }
-        let route = self.find_route(node)?;
-        let mut routes = self.inner.routes.lock();
-        // Those to nodes that are gone are not used again.
-        if routes.len() > 2 * self.size() as usize + 16 {
-            let view = self.inner.watch.view.lock();
-            routes.retain(|node, _| view.state.member(*node).is_some());
-        }
-        routes.insert(node, route.clone());
-        drop(routes);
-        Ok(route)
-    }
-
-    fn find_route(&self, node: NodeId) -> Result<Route, NodeError> {
-        let unknown = NodeError::Unknown { node };
-        let there = self.member(node).ok_or(unknown)?;
-        let here = self.member(self.inner.id).ok_or(NodeError::Unknown { node })?;
-        let all = candidates(&here, &there);
-        let best = all.iter().find(|candidate| candidate.obstacle.is_none());
-        let found = best.and_then(|best| {
-            let (fabric, links) = self.links().iter().find(|(name, _)| name == best.name)?;
-            let host = there.offer(best.name)?.host.clone();
-            let key = there.key().filter(|_| links.nic().key().is_some());
-            Some(Route { fabric: fabric.clone(), links: links.clone(), host, key })
-        });
-        found.ok_or_else(|| {
-            let why = explain(&here, &there, &self.inner.opened.skipped).to_string();
-            NodeError::NoFabric { node, why }
-        })
-    }
-
-    /// Which fabric leads to a member, and why; [`id_of`](Self::id_of) has the node of a rank.
-    #[must_use]
-    pub fn explain(&self, node: NodeId) -> Option<Explanation> {
-        let (here, there) = (self.member(self.inner.id)?, self.member(node)?);
-        if here.id == there.id {
-            let why = "it is this node".to_owned();
-            return Some(Explanation { node: here.id, fabric: None, why, others: Vec::new() });
-        }
-        Some(explain(&here, &there, &self.inner.opened.skipped))
-    }
-
     /// The node's one value of a type, made if there is none: what a layer above keeps with
     /// the node. It goes with the node; one that is made behind that is closed at once. `make` may
     /// ask for others, and not for its own.
@@ -493,6 +428,14 @@ impl NodeHandle {
         &self.inner.watch
     }
 
+    pub(super) fn opened(&self) -> &OpenedFabrics {
+        &self.inner.opened
+    }
+
+    pub(super) fn routes(&self) -> &RouteTable {
+        &self.inner.routes
+    }
+
     /// Closes the node's links and parts, which may take until `until`; what was sent arrives, if it can by then.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
         let fate = why.map_or(Departure::Left, |why| Departure::Died { why: why.to_owned() });
@@ -512,7 +455,7 @@ impl NodeHandle {
         drop(parts);
         let mut endpoint = self.inner.endpoint.lock();
         drop(endpoint.take());
-        self.inner.routes.lock().clear();
+        self.inner.routes.clear();
     }
 }
 

@@ -35,6 +35,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod fault;
 mod handle;
 mod join;
 mod launched;
@@ -49,6 +50,7 @@ mod questions;
 mod report;
 mod resume;
 mod route;
+mod routes;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod traffic;
@@ -73,8 +75,8 @@ pub(crate) use view::FuzzedView;
 use crate::pool::wire::RegistryQuestion;
 pub use crate::pool::{
     Departure, Event, EventCalls, Events, FabricOffer, JobProcess, JoinError, Latency, Member,
-    NodeError, NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, TrafficCount,
-    View, WaitReport, wait_circle,
+    NodeError, NodeId, NodeReport, PeerReport, Properties, Property, RegistryRefusal, Requirement,
+    TrafficCount, View, WaitReport, wait_circle,
 };
 pub use crate::settings::config::Config;
 

@@ -154,7 +154,7 @@ fn known(config: &Config, name: &str, nic: &Nic) -> Result<Properties, SkipReaso
 
 /// Why a fabric with these properties is not used.
 fn unwanted(config: &Config, properties: &Properties) -> Option<String> {
-    let lacking = config.required.iter().find(|needed| !properties.has(needed));
+    let lacking = config.required.iter().find(|needed| !properties.gives(needed));
     let rejected = || config.rejected.iter().find(|unwanted| properties.has(unwanted));
     let lacking = lacking.map(|lacking| format!("{lacking} is required"));
     lacking.or_else(|| rejected().map(|unwanted| format!("{unwanted} is rejected")))

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::{Departure, NodeId};
 use crate::am::MessageError;
+use crate::link::LinkError;
 
 /// Why a question about the pool has no answer, or not the one that was wanted: the registry did not
 /// do what it was asked, a node is gone, or there is no route to it.
@@ -179,12 +180,43 @@ pub enum NodeError {
         /// What is in the way of each fabric.
         why: String,
     },
+    /// No fabric gives what is required: of those that lead from one node to the other, or of those that this node
+    /// uses. Nothing was begun.
+    #[error(
+        "no fabric of node {node} gives what is required here, {required}: {}",
+        listed(fabrics)
+    )]
+    Unsuitable {
+        /// The other node; this one if there is no other.
+        node: NodeId,
+        /// What is required.
+        required: String,
+        /// Each fabric, and what does not match.
+        fabrics: Vec<(String, String)>,
+    },
+    /// No fabric that gives what is required has connected.
+    #[error(
+        "no link with node {node} over a fabric that gives what is required: {}",
+        listed(tried)
+    )]
+    NotLinked {
+        /// The other node.
+        node: NodeId,
+        /// Each fabric that was tried, in this order, and why there is no link over it.
+        tried: Vec<(String, LinkError)>,
+    },
 }
 
 impl From<RegistryRefusal> for NodeError {
     fn from(why: RegistryRefusal) -> Self {
         Self::Refused(why)
     }
+}
+
+/// Fabrics, and what is to say of each.
+fn listed<T: fmt::Display>(fabrics: &[(String, T)]) -> String {
+    let all = fabrics.iter().map(|(name, what)| format!("{name}: {what}"));
+    all.collect::<Vec<_>>().join("; ")
 }
 
 /// What is known of a name that is not bound.

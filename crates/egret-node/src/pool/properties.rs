@@ -123,6 +123,16 @@ impl Properties {
         }
     }
 
+    /// Whether it gives what is required: a latency is a limit, and a shorter one is given as well; all else is equal
+    /// or not.
+    pub(crate) fn gives(&self, property: &Property) -> bool {
+        let most = Latency::ALL.into_iter().find(|latency| latency.name() == property.value);
+        match most.filter(|_| property.key == "latency") {
+            Some(most) => self.latency <= most,
+            None => self.has(property),
+        }
+    }
+
     /// Whether it has a property.
     #[must_use]
     pub fn has(&self, property: &Property) -> bool {
@@ -138,6 +148,8 @@ impl Properties {
 }
 
 impl Latency {
+    const ALL: [Self; 3] = [Self::Memory, Self::Network, Self::Any];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -148,7 +160,11 @@ impl Latency {
 }
 
 /// A property of a fabric, to be [required](crate::node::Config::require) or
-/// [rejected](crate::node::Config::reject); [`Properties`] has an example.
+/// [rejected](crate::node::Config::reject) for a node, or [required](super::Requirement) for a link;
+/// [`Properties`] has an example.
+///
+/// Who requires a latency is given that one or a shorter one. Any other property is given by what has it with just this
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
     key: std::borrow::Cow<'static, str>,
@@ -168,6 +184,15 @@ impl Property {
     pub const SAME_MACHINE: Self = Self::is("same_machine");
     /// No other process can read.
     pub const PRIVATE: Self = Self::is("private");
+
+    /// What it is about.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(super) fn into_parts(self) -> (String, String) {
+        (self.key.into_owned(), self.value.into_owned())
+    }
 
     /// Any other.
     #[must_use]

@@ -23,9 +23,9 @@ use crate::pool::{NodeError, NodeId};
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// The registry does not know the port or its node, or was lost.
+    /// The registry does not know the port, or the node of the port is gone or cannot be reached.
     #[error(transparent)]
-    Registry(#[from] NodeError),
+    Node(#[from] NodeError),
     /// The node has a receive port of this name.
     #[error("node {node} has a receive port {name:?} already")]
     NameTaken {

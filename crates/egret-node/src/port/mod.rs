@@ -68,6 +68,7 @@ pub use send_port::SendPort;
 pub use upcalls::PortUpcall;
 
 use crate::node::NodeHandle;
+use crate::pool::NodeError;
 use ports::{NodePorts, PortNames};
 use receiver::{PortReceiver, UpcallBody};
 
@@ -75,6 +76,12 @@ use receiver::{PortReceiver, UpcallBody};
 pub const DATAGRAM_MAX: usize = crate::PATH_MAX - wire::PortDatagramHead::BYTES;
 /// Bytes of the longest name of a port.
 pub const NAME_MAX: usize = 200;
+
+/// Whether a fabric of the node gives what a type requires.
+fn suits(node: &NodeHandle, port_type: &PortType) -> Result<(), PortError> {
+    let unsupported = |why: NodeError| PortError::Unsupported { missing: vec![why.to_string()] };
+    node.can(&port_type.requirement).map_err(unsupported)
+}
 
 impl NodeHandle {
     /// Makes a port that sends values of one type. It is connected to nothing yet.
@@ -84,7 +91,7 @@ impl NodeHandle {
     /// If no fabric of the node gives what the type asks for.
     pub fn send_port<T: Wire>(&self, port_type: &PortType) -> Result<SendPort<T>, PortError> {
         let port = NodePorts::of(self).next_sender();
-        Ok(SendPort::open(self, port_type, SenderId { node: self.id(), port }))
+        SendPort::open(self, port_type, SenderId { node: self.id(), port })
     }
 
     /// Makes a port whose messages the program takes when it wants them. [`port`](crate::port) has an example.
@@ -191,6 +198,7 @@ impl NodeHandle {
         upcalls: Option<UpcallBody>,
     ) -> Result<PortControl, PortError> {
         send_port::check_name(&options.name)?;
+        suits(self, port_type)?;
         let receiver = PortReceiver::open(self, options, port_type, Schema::of::<T>(), upcalls)?;
         // Closed, if the names cannot be bound.
         let control = PortControl { receiver };

@@ -5,6 +5,8 @@ use std::fmt;
 
 use egret_stream::Wire;
 
+use crate::pool::{Property, Requirement};
+
 /// What a send port and a receive port agree on before they are connected: how many ports there are at
 /// each side, what the messages hold, in which order they come, and what the network may do to them.
 ///
@@ -30,6 +32,8 @@ pub struct PortType {
     pub(super) order: PortOrder,
     pub(super) is_reliable: bool,
     pub(super) properties: BTreeMap<String, String>,
+    /// What a fabric must give that carries the messages.
+    pub(super) requirement: Requirement,
     /// Messages of one connection that may wait to be received.
     pub(super) window: u32,
     /// Upcalls of one port that may run at once.
@@ -67,6 +71,7 @@ impl PortType {
             order: PortOrder::Fifo,
             is_reliable: true,
             properties: BTreeMap::new(),
+            requirement: Requirement::ANY,
             window: WINDOW,
             upcalls: 1,
         }
@@ -139,6 +144,39 @@ impl PortType {
         self
     }
 
+    /// Requires a property of the fabric that carries the messages. A port is not made if no fabric of its node has it, and receives
+    /// over those that have.
+    ///
+    /// ```
+    /// use egret_net::rt::Deadline;
+    /// use egret_node::node::Property;
+    /// use egret_node::port::{PortError, PortType};
+    ///
+    /// let pool = egret_node::local::pool(2)?;
+    /// let secrets = PortType::many_to_one().require(Property::PRIVATE);
+    /// let sink = pool[0].receive_port::<String>("secrets", &secrets)?;
+    /// let mut port = pool[1].send_port::<String>(&secrets)?;
+    /// port.connect("secrets", Deadline::DEFAULT)?;
+    /// assert_eq!(port.fabric(sink.id()), Some("shm")); // which does not leave the machine
+    ///
+    /// let red = PortType::many_to_one().require(Property::new("colour", "red"));
+    /// let why = pool[1].send_port::<String>(&red).unwrap_err();
+    /// assert!(matches!(why, PortError::Unsupported { .. }), "{why}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn require(mut self, property: Property) -> Self {
+        self.requirement = std::mem::take(&mut self.requirement).require(property);
+        self
+    }
+
+    /// Prefers a fabric, of those that give what is required. It is the send port's type that says so.
+    #[must_use]
+    pub fn prefer(mut self, fabric: &str) -> Self {
+        self.requirement = std::mem::take(&mut self.requirement).prefer(fabric);
+        self
+    }
+
     /// Lets so many messages of each connection wait at the receive port, instead of 256. It is the receive
     /// port's type that says so.
     ///
@@ -164,8 +202,8 @@ impl PortType {
         self
     }
 
-    /// What is different, in words; nothing if ports of the two types can be connected. How many messages may wait and how many
-    /// upcalls may run is the affair of the receive port.
+    /// What is different, in words; nothing if ports of the two types can be connected. How many messages may wait, how many
+    /// upcalls may run and which fabric is preferred is the affair of one side.
     #[must_use]
     pub fn differences(&self, there: &Self) -> Vec<String> {
         let mut all = Vec::new();
@@ -180,6 +218,8 @@ impl PortType {
         compare("order", self.order.to_string(), there.order.to_string());
         let loss = |is_reliable| if is_reliable { "reliable" } else { "unreliable" }.to_owned();
         compare("messages", loss(self.is_reliable), loss(there.is_reliable));
+        let needs = |of: &Self| of.requirement.without_preference().to_string();
+        compare("fabric", needs(self), needs(there));
         let keys = self.properties.keys().chain(there.properties.keys());
         let mut keys: Vec<_> = keys.collect();
         keys.sort_unstable();
@@ -247,6 +287,9 @@ mod tests {
             PortType::one_to_one().property("a", "b"),
             "property \"a\": here none, there \"b\"",
         );
+        let private = PortType::one_to_one().require(Property::PRIVATE);
+        differs(private, "fabric: here any fabric, there private=true");
+        assert!(one.differences(&PortType::one_to_one().prefer("tcp")).is_empty());
         assert!(
             one.differences(&PortType::one_to_one().window(3).concurrent_upcalls(2)).is_empty()
         );

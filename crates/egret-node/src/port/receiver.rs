@@ -209,7 +209,12 @@ impl PortReceiver {
             upcalls,
             endpoints: Mutex::default(),
         });
-        for (at, (_, links)) in node.links().iter().enumerate() {
+        let suitable = node
+            .fabrics()
+            .into_iter()
+            .map(|fabric| port_type.requirement.missing(&fabric.properties).is_empty());
+        let all = node.links().iter().enumerate().zip(suitable);
+        for ((at, (_, links)), _) in all.filter(|(_, is_suitable)| *is_suitable) {
             match receiver.listen(at, links) {
                 Ok(endpoint) => receiver.endpoints.lock().push(endpoint),
                 Err(why) => {

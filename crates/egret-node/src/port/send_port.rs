@@ -40,9 +40,14 @@ pub struct SendPort<T> {
 }
 
 impl<T: Wire> SendPort<T> {
-    pub(super) fn open(node: &NodeHandle, port_type: &PortType, id: SenderId) -> Self {
+    pub(super) fn open(
+        node: &NodeHandle,
+        port_type: &PortType,
+        id: SenderId,
+    ) -> Result<Self, PortError> {
+        super::suits(node, port_type)?;
         let schema = Schema::of::<T>();
-        Self {
+        Ok(Self {
             node: node.clone(),
             id,
             port_type: port_type.clone(),
@@ -55,7 +60,7 @@ impl<T: Wire> SendPort<T> {
             names: Some(Names::new()),
             sent: 0,
             types: PhantomData,
-        }
+        })
     }
 
     /// The port, as its receivers know it.
@@ -125,7 +130,7 @@ impl<T: Wire> SendPort<T> {
             let receiver = NodePorts::of(&self.node).find(&port.name).ok_or_else(not_there)?;
             OutboundConnection::local((port, &request), &schema, receiver, left(until))?
         } else {
-            let route = self.node.route(port.node)?;
+            let route = self.node.link(port.node, &self.port_type.requirement, left(until))?;
             OutboundConnection::to_node((port, &request), &schema, route, left(until))?
         };
         self.connections.push(connection);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egret_net::rt;
-use egret_node::node::NodeError;
+use egret_node::node::{NodeError, Property};
 use egret_node::port::{PortError, PortRefusal, PortType, ReceiveOptions};
 use egret_stream::Wire;
 
@@ -15,7 +15,7 @@ fn a_sender_waits_for_its_receive_port_and_says_which_is_missing() {
     let kind = PortType::one_to_one();
     let mut port = nodes.all[0].send_port::<u32>(&kind).unwrap();
     let missing = port.connect("late", SHORT).unwrap_err();
-    assert!(matches!(missing, PortError::Registry(NodeError::NotBound { .. })), "{missing}");
+    assert!(matches!(missing, PortError::Node(NodeError::NotBound { .. })), "{missing}");
     assert!(matches!(port.send(&1), Err(PortError::NotConnected { .. })));
     let there = nodes.all[1].handle();
     let receiver = crate::spawn(move || {
@@ -188,4 +188,30 @@ fn a_message_of_nothing_is_a_message() {
             assert_eq!(sink.receive(LONG).unwrap().sequence, number);
         }
     });
+}
+
+#[test]
+fn a_port_takes_the_fabric_that_its_type_prefers() {
+    let nodes = Nodes::over("shm,tcp", 2);
+    let kind = PortType::many_to_one();
+    let mut sink = nodes.all[0].receive_port::<u32>("any", &kind).unwrap();
+    for (fabric, number) in [("tcp", 0), ("shm", 1), ("tcp", 2)] {
+        let kind = PortType::many_to_one().prefer(fabric);
+        let mut port = nodes.all[1].send_port::<u32>(&kind).unwrap();
+        port.connect("any", LONG).unwrap();
+        assert_eq!(port.fabric(sink.id()), Some(fabric));
+        port.send(&number).unwrap();
+        // Whichever fabric the thread waits at.
+        assert_eq!(*sink.receive(LONG).unwrap(), number);
+    }
+    let near = PortType::many_to_one().require(Property::SAME_MACHINE);
+    let mut own = nodes.all[0].receive_port::<u32>("near", &near).unwrap();
+    let mut port = nodes.all[1].send_port::<u32>(&near.clone().prefer("tcp")).unwrap();
+    port.connect("near", LONG).unwrap();
+    assert_eq!(port.fabric(own.id()), Some("shm"));
+    port.send(&7).unwrap();
+    assert_eq!(*own.receive(LONG).unwrap(), 7);
+    let red =
+        nodes.all[0].receive_port::<u32>("red", &kind.require(Property::new("colour", "red")));
+    assert!(matches!(red, Err(PortError::Unsupported { .. })), "{red:?}");
 }

@@ -2,6 +2,7 @@
 
 use egret_net::rt::{self, Deadline};
 use egret_node::port::{DATAGRAM_MAX, PortError, PortType};
+use egret_stream::graph::{Graph, Object, Ref};
 use egret_stream::{Dynamic, Wire, dynamic, register};
 
 use crate::{LONG, Nodes, SHORT, connected, everywhere};
@@ -275,4 +276,48 @@ fn a_future_has_whole_messages() {
     assert!(
         links.wait_on(sink.next(), Deadline::In(std::time::Duration::from_millis(10))).is_none()
     );
+}
+
+#[derive(Clone, Copy, Object)]
+#[repr(C)]
+struct Station {
+    number: u64,
+    next: Option<Ref<Station>>,
+}
+
+#[test]
+fn graphs_arrive_as_the_memory_they_are() {
+    everywhere(|from, to| {
+        let (mut port, mut sink) = connected::<()>((from, to), &PortType::one_to_one().graphs());
+        let mut line = Graph::<Station>::build(|graph| {
+            let first = graph.insert(Station { number: 0, next: None });
+            let mut last = first;
+            for number in 1..5_000 {
+                let next = graph.insert(Station { number, next: None });
+                graph[last].next = Some(next);
+                last = next;
+            }
+            graph[last].next = Some(first); // a circle
+            first
+        });
+        let sender = crate::spawn(move || {
+            let mut message = port.message();
+            message.write("a circle line").unwrap();
+            message.write_graph(&mut line).unwrap();
+            message.finish().unwrap();
+            port
+        });
+        let mut message = sink.receive_message(LONG).unwrap();
+        assert_eq!(message.read::<String>().unwrap(), "a circle line");
+        let mut line = message.graph::<Station>().unwrap();
+        let (mut at, mut sum) = (line.root_ref(), 0);
+        for _ in 0..5_000 {
+            sum += line[at].number;
+            at = line[at].next.unwrap();
+        }
+        assert_eq!((at, sum), (line.root_ref(), 4_999 * 2_500));
+        line.root_mut().number = 7; // it is the receiver's
+        drop(message);
+        drop(sender.join().unwrap());
+    });
 }

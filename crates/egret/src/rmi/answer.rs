@@ -282,6 +282,7 @@ fn refused(words: &[u64], bytes: &[u8]) -> AnswerError {
         Some(AnswerCode::UnknownMethod) => {
             CallError::UnknownMethod { name: format!("number {}", word(1)), call: UNTOLD }
         }
+        Some(AnswerCode::Unsuitable) => CallError::Unsuitable { why: text(), call: UNTOLD },
         None => {
             CallError::Unreadable { why: format!("an answer that says {}", word(0)), call: UNTOLD }
         }

@@ -141,6 +141,15 @@ pub enum CallError<E = Infallible> {
         /// What was called.
         call: CallTo,
     },
+    /// No fabric that leads to the object's node gives what the object or the stub requires, or the call came
+    /// over one that does not.
+    #[error("the call of {call} has not run, for the fabric that it needs: {why}")]
+    Unsuitable {
+        /// Each fabric, and what does not match.
+        why: String,
+        /// What was called.
+        call: CallTo,
+    },
     /// The call was cancelled before it ran.
     #[error("the call of {call} was cancelled before it ran")]
     Cancelled {
@@ -224,7 +233,8 @@ pub enum CallError<E = Infallible> {
         /// What was called.
         call: CallTo,
     },
-    /// The registry has not looked up or bound the name.
+    /// The registry has not looked up or bound the name; or no fabric gives what an export or a look-up requires
+    /// ([`NodeError::Unsuitable`]).
     #[error(transparent)]
     Registry(#[from] NodeError),
     /// The name is bound to bytes that are no reference to an object.
@@ -319,6 +329,7 @@ impl<E> CallError<E> {
             | Self::UnknownMethod { call, .. }
             | Self::TypeMismatch { call, .. }
             | Self::Busy { call }
+            | Self::Unsuitable { call, .. }
             | Self::Cancelled { call }
             | Self::Panicked { call, .. }
             | Self::Reentered { call }
@@ -397,6 +408,7 @@ impl CallError {
                 To::TypeMismatch { field, ours, theirs, call: map(call) }
             }
             Self::Busy { call } => To::Busy { call: map(call) },
+            Self::Unsuitable { why, call } => To::Unsuitable { why, call: map(call) },
             Self::Cancelled { call } => To::Cancelled { call: map(call) },
             Self::Panicked { message, call } => To::Panicked { message, call: map(call) },
             Self::Reentered { call } => To::Reentered { call: map(call) },

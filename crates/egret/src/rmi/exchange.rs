@@ -1,20 +1,20 @@
 //! The part of a node that remote calls have: its objects, workers, endpoints and pairs.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
 use egret_node::Links;
 use egret_node::am::{Endpoint, LinkPeer, MessageError};
-use egret_node::node::{self, NodeHandle, NodeId, describe_panics};
+use egret_node::node::{self, FabricInfo, NodeHandle, NodeId, Requirement, describe_panics};
 
 use crate::rmi::callee::load::{COMMON, CallLoad};
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::callee::objects::{ENDPOINTS, ObjectTable};
-use crate::rmi::caller::pair::NodePair;
+use crate::rmi::caller::pair::{NodePair, PairConnection};
 use crate::rmi::context::{current, running_method};
 use crate::rmi::threads::workers::Workers;
 
@@ -25,8 +25,12 @@ pub(crate) struct Exchange {
     pub(crate) objects: Arc<ObjectTable>,
     /// Where calls come from and go to, by fabric.
     ends: Mutex<BTreeMap<String, Arc<[Endpoint; 2]>>>,
-    /// The nodes that are called.
-    pairs: Mutex<BTreeMap<NodeId, Arc<NodePair>>>,
+    /// The nodes that are called, with what is required of the fabric.
+    pairs: Mutex<BTreeMap<(NodeId, Requirement), Arc<NodePair>>>,
+    /// The connections of the pairs, by node and fabric: pairs of one node whose fabric is the same share one.
+    connections: Mutex<BTreeMap<(NodeId, String), Weak<PairConnection>>>,
+    /// The fabrics of the node; the place of one is its number.
+    pub(crate) fabrics: Vec<FabricInfo>,
     /// Number of entries at which unneeded ones are searched for.
     sweeps_at: AtomicUsize,
     /// Objects whose exports were dropped by a panic.
@@ -44,23 +48,26 @@ impl Exchange {
             let members = if handle.is_open() { OPEN_CALLERS } else { handle.size() };
             let window = handle.in_flight().unwrap_or_else(|| window(members));
             describe_panics(running_method);
-            Self::new(handle.id(), members, handle.budget(), window)
+            Self::new(handle, members, window)
         })
     }
 
-    /// Of a node in a pool of so many members, that takes so many bytes from others.
-    fn new(node: NodeId, members: u32, budget: u64, window: u32) -> Self {
+    /// Of a node in a pool of so many members.
+    fn new(handle: &NodeHandle, members: u32, window: u32) -> Self {
+        let node = handle.id();
         // In a simulated world as many as its seed was tried with, wherever that is.
         let cores = if rt::is_simulated() { 4 } else { cores() };
         let workers = if rt::has_background() { (2 * cores).max(WORKERS_LEAST) } else { 0 };
         let workers = Arc::new(Workers::new(workers, cores));
-        let load = Arc::new(CallLoad::new(members).with_memory(budget));
+        let load = Arc::new(CallLoad::new(members).with_memory(handle.budget()));
         Self {
             objects: Arc::new(ObjectTable::new(node, &workers, &load, window)),
             workers,
             load,
             ends: Mutex::default(),
             pairs: Mutex::default(),
+            connections: Mutex::default(),
+            fabrics: handle.fabrics(),
             sweeps_at: AtomicUsize::new(SWEEP_LEAST),
             behind: Mutex::default(),
             tag: node.incarnation,
@@ -74,9 +81,11 @@ impl Exchange {
         let ended = move |peer| {
             exchange.upgrade().into_iter().for_each(|exchange| exchange.ended(peer));
         };
+        let number = self.fabrics.iter().position(|known| known.name == fabric);
+        let number = number.unwrap_or(usize::MAX);
         let mut ends = self.ends.lock();
         let end = ends.entry(fabric.to_owned());
-        let make = || Arc::new(self.objects.endpoints(links, self.tag, ended));
+        let make = || Arc::new(self.objects.endpoints((links, number), self.tag, ended));
         Arc::clone(end.or_insert_with(make))
     }
 
@@ -88,16 +97,22 @@ impl Exchange {
         })
     }
 
-    /// The way to a node, which all stubs of its objects share.
-    pub(crate) fn pair(self: &Arc<Self>, handle: &NodeHandle, node: NodeId) -> Arc<NodePair> {
+    /// The way to a node, which all stubs of its objects share that require the same.
+    pub(crate) fn pair(
+        self: &Arc<Self>,
+        handle: &NodeHandle,
+        node: NodeId,
+        requirement: Requirement,
+    ) -> Arc<NodePair> {
         let mut pairs = self.pairs.lock();
-        if let Some(pair) = pairs.get(&node) {
+        let key = (node, requirement);
+        if let Some(pair) = pairs.get(&key) {
             return Arc::clone(pair);
         }
-        let pair = Arc::new(NodePair::new(handle, self, node));
+        let pair = Arc::new(NodePair::new(handle, self, node, key.1.clone()));
         // A node that is closed keeps nothing.
         if !self.is_closed.load(Ordering::SeqCst) {
-            pairs.insert(node, Arc::clone(&pair));
+            pairs.insert(key, Arc::clone(&pair));
         }
         let is_time = pairs.len() >= self.sweeps_at.load(Ordering::Relaxed);
         drop(pairs);
@@ -105,6 +120,36 @@ impl Exchange {
             self.sweep();
         }
         pair
+    }
+
+    /// The connection with a node over a fabric, if a pair has one.
+    pub(crate) fn connection(&self, node: NodeId, fabric: &str) -> Option<Arc<PairConnection>> {
+        self.connections.lock().get(&(node, fabric.to_owned()))?.upgrade()
+    }
+
+    /// Shares a connection that was made, and says which one to use: another pair may have made one over the same
+    /// link meanwhile.
+    pub(crate) fn share(
+        &self,
+        node: NodeId,
+        fabric: &str,
+        made: &Arc<PairConnection>,
+    ) -> Arc<PairConnection> {
+        let mut connections = self.connections.lock();
+        let known = connections.entry((node, fabric.to_owned())).or_default();
+        let before = known.upgrade();
+        let is_same = before.as_ref().is_some_and(|before| before.peer() == made.peer());
+        if !is_same {
+            *known = Arc::downgrade(made);
+        }
+        // What may be the last of it is dropped without the lock.
+        drop(connections);
+        before.filter(|_| is_same).unwrap_or_else(|| Arc::clone(made))
+    }
+
+    /// A connection is of no use any more.
+    pub(crate) fn unshare(&self, broken: &Arc<PairConnection>) {
+        self.connections.lock().retain(|_, known| known.as_ptr() != Arc::as_ptr(broken));
     }
 
     /// A link is no more: what was connected by it is of no use, and nodes of which no stub is left
@@ -128,6 +173,7 @@ impl Exchange {
         self.sweeps_at.store((2 * pairs.len()).max(SWEEP_LEAST), Ordering::Relaxed);
         drop(pairs);
         drop(unused);
+        self.connections.lock().retain(|_, known| known.strong_count() > 0);
     }
 
     /// Keeps an object until the node closes, or exports another.

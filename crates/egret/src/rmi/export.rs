@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use egret_net::sync::Mutex;
-use egret_node::node::NodeHandle;
+use egret_node::node::{NodeHandle, Property, Requirement};
 use egret_stream::Wire;
 
+use crate::rmi::callee::fabrics::FabricNeeds;
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::exchange::Exchange;
 use crate::rmi::interface::{HeldObject, RemoteInterface};
@@ -59,24 +60,28 @@ pub struct ObjectRef {
     /// The number of the interface, where the object is.
     pub(crate) kind: u16,
     pub(crate) bytes_max: u64,
+    /// What the fabric of its calls must give.
+    pub(crate) requirement: Requirement,
 }
 
 /// How an object is exported.
 ///
 /// ```
+/// use egret::node::Property;
 /// use egret::rmi::Export;
 ///
-/// let how = Export::default().bytes_max(1 << 20);
+/// let how = Export::default().bytes_max(1 << 20).require(Property::PRIVATE);
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[must_use]
 pub struct Export {
     bytes_max: u64,
+    requirement: Requirement,
 }
 
 impl Default for Export {
     fn default() -> Self {
-        Self { bytes_max: 64 << 20 }
+        Self { bytes_max: 64 << 20, requirement: Requirement::default() }
     }
 }
 
@@ -84,6 +89,45 @@ impl Export {
     /// Takes arguments of at most so many bytes, instead of 64 MiB.
     pub const fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = bytes;
+        self
+    }
+
+    /// Takes calls of other nodes only over fabrics with this property. The requirement is a part of the object's
+    /// reference: stubs choose a fabric that has it, or their calls end with
+    /// [`CallError::Unsuitable`]; and the object's node refuses calls that come over another one. Calls of the
+    /// object's own node take no fabric.
+    ///
+    /// ```
+    /// use egret::node::Property;
+    /// use egret::prelude::*;
+    /// use egret::rmi::Export;
+    ///
+    /// #[egret::remote]
+    /// trait Safe {
+    ///     fn open(&self, code: u64) -> bool;
+    /// }
+    /// struct Drawer;
+    /// #[egret::remote]
+    /// impl Safe for Drawer {
+    ///     fn open(&self, code: u64) -> bool {
+    ///         code == 7
+    ///     }
+    /// }
+    ///
+    /// # let pool = egret::local::pool(2)?;
+    /// let how = Export::default().require(Property::PRIVATE);
+    /// let exported = pool[0].export_with(Drawer, how)?;
+    /// exported.bind("safe")?;
+    /// let safe: SafeStub = pool[1].lookup("safe", pool[1].deadline())?;
+    /// assert!(safe.open(7)?);
+    ///
+    /// // What no fabric of the node gives is an error before anything is exported.
+    /// let red = Export::default().require(Property::new("colour", "red"));
+    /// assert!(pool[0].export_with(Drawer, red).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn require(mut self, property: Property) -> Self {
+        self.requirement = self.requirement.require(property);
         self
     }
 }
@@ -94,16 +138,20 @@ impl Exported {
         object: HeldObject<I>,
         how: Export,
     ) -> Result<Self, CallError> {
+        let Export { bytes_max, requirement } = how;
+        handle.can(&requirement)?;
         let exchange = Exchange::of(handle);
         exchange.clear_behind();
         exchange.register(handle)?;
-        let object = exchange.objects.add(object, how.bytes_max).ok_or(CallError::Full)?;
+        let needs = FabricNeeds::of(&requirement, &exchange.fabrics);
+        let object = exchange.objects.add(object, bytes_max, needs).ok_or(CallError::Full)?;
         let reference = ObjectRef {
             node: handle.id(),
             interface: I::NAME.to_owned(),
             number: object.number,
             kind: object.interface,
-            bytes_max: how.bytes_max,
+            bytes_max,
+            requirement,
         };
         let (handle, names) = (handle.clone(), Mutex::default());
         Ok(Self { object, reference, exchange, handle, names })

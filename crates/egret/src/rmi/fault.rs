@@ -39,6 +39,8 @@ egret_net::faults! {
         NextUntold,
         /// Waiting callers are not woken though the one woken first does not come.
         OthersUntold,
+        /// A call runs that came over a fabric which does not give what its object requires.
+        AnyFabric,
         /// A call that was cancelled runs.
         CancelLost,
         /// A call whose deadline has passed runs.

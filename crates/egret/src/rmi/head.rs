@@ -204,6 +204,8 @@ pub(crate) enum AnswerCode {
     /// What the method returns is in the payload, as a whole and as it is at the object: the caller has said that
     /// the type is another there.
     OtherVersion = 12,
+    /// The fabric does not give what the object requires. Why is in the payload.
+    Unsuitable = 13,
 }
 
 impl AnswerCode {
@@ -221,6 +223,7 @@ impl AnswerCode {
             Self::OtherInterface,
             Self::UnknownMethod,
             Self::OtherVersion,
+            Self::Unsuitable,
         ];
         all.into_iter().find(|code| *code as u64 == word)
     }

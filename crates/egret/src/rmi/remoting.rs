@@ -1,7 +1,7 @@
 //! Remote calls, as methods of a node.
 
 use egret_net::rt::Deadline;
-use egret_node::node::{Binding, NodeHandle};
+use egret_node::node::{Binding, NodeError, NodeHandle, Requirement};
 
 use crate::rmi::CallError;
 use crate::rmi::caller::stub::Stub;
@@ -107,7 +107,8 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
+    /// If the node has no endpoint for calls, as many objects or interfaces as it can have, or no fabric that gives what
+    /// the object requires.
     fn export<I: RemoteInterface + ?Sized>(
         &self,
         object: impl Exports<I>,
@@ -119,7 +120,8 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
+    /// If the node has no endpoint for calls, as many objects or interfaces as it can have, or no fabric that gives what
+    /// the object requires.
     fn export_with<I: RemoteInterface + ?Sized>(
         &self,
         object: impl Exports<I>,
@@ -131,7 +133,8 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
+    /// If the node has no endpoint for calls, as many objects or interfaces as it can have, or no fabric that gives what
+    /// the object requires.
     fn export_as<I: RemoteInterface + ?Sized>(
         &self,
         object: Box<I>,
@@ -149,7 +152,60 @@ pub trait Remoting {
     /// name is gone ([`NodeError::OwnerGone`](crate::node::NodeError::OwnerGone)); in an open pool at the deadline, as
     /// another node may bind the name.
     #[track_caller]
-    fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError>;
+    fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError> {
+        self.lookup_with(name, &Requirement::default(), deadline)
+    }
+
+    /// As [`lookup`](Self::lookup), of a stub whose calls go over a fabric that gives what is required here, besides
+    /// what the object [requires](Export::require); or over the one that is preferred, if that gives all this.
+    ///
+    /// There is at most one connection to a node over each fabric, which all stubs share whose calls go over it. Calls
+    /// of stubs that require the same enter an object in the order in which they are begun; of others they may
+    /// overtake each other. If the fabric does not connect within five seconds, calls go over the next one, as with
+    /// [`link`](NodeHandle::link).
+    ///
+    /// ```
+    /// use egret::node::{Property, Requirement};
+    /// use egret::prelude::*;
+    ///
+    /// #[egret::remote]
+    /// trait Clock {
+    ///     fn now(&self) -> u64;
+    /// }
+    /// struct Stopped;
+    /// #[egret::remote]
+    /// impl Clock for Stopped {
+    ///     fn now(&self) -> u64 {
+    ///         7
+    ///     }
+    /// }
+    ///
+    /// # let pool = egret::local::pool(2)?;
+    /// # let (server, client) = (&pool[0], &pool[1]);
+    /// let clock = server.export(Stopped)?;
+    /// clock.bind("clock")?;
+    /// let tcp = Requirement::default().prefer("tcp");
+    /// let stub: ClockStub = client.lookup_with("clock", &tcp, client.deadline())?;
+    /// assert_eq!(stub.now()?, 7);
+    ///
+    /// // What no fabric gives is an error that says what did not match, before anything is connected.
+    /// let red = Requirement::from(Property::new("colour", "red"));
+    /// let why = client.lookup_with::<ClockStub>("clock", &red, client.deadline()).unwrap_err();
+    /// assert!(why.to_string().contains("tcp: it has no colour, and colour=red is required"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As those of [`lookup`](Self::lookup), and [`NodeError::Unsuitable`](crate::node::NodeError::Unsuitable) in
+    /// [`CallError::Registry`] if no fabric gives what is required.
+    #[track_caller]
+    fn lookup_with<S: Proxy>(
+        &self,
+        name: &str,
+        requirement: &Requirement,
+        deadline: impl Into<Deadline>,
+    ) -> Result<S, CallError>;
 
     /// As [`lookup`](Self::lookup), for a caller that does not wait until the name is bound: if it is not
     /// bound now, the error says so at once.
@@ -196,7 +252,14 @@ pub trait Remoting {
     /// A stub for an object whose address the program has. Nothing is sent before it is called:
     /// if the object has another interface, or other methods, the call says so and does not
     /// run.
-    fn stub<S: Proxy>(&self, object: &ObjectRef) -> S;
+    fn stub<S: Proxy>(&self, object: &ObjectRef) -> S {
+        self.stub_with(object, &Requirement::default())
+    }
+
+    /// As [`stub`](Self::stub), of a stub whose calls go over a fabric that gives what is required here besides what
+    /// the object requires, as those of [`lookup_with`](Self::lookup_with). If there is none its calls end with
+    /// [`CallError::Unsuitable`].
+    fn stub_with<S: Proxy>(&self, object: &ObjectRef, requirement: &Requirement) -> S;
 
     /// Lends the calling thread to the calls of others until `done` says so, which is asked
     /// whenever one has run, or the deadline passes; whether `done` did. A node serves calls
@@ -261,19 +324,24 @@ impl Remoting for NodeHandle {
     }
 
     #[track_caller]
-    fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>) -> Result<S, CallError> {
+    fn lookup_with<S: Proxy>(
+        &self,
+        name: &str,
+        requirement: &Requirement,
+        deadline: impl Into<Deadline>,
+    ) -> Result<S, CallError> {
         let bound = self.wait_bound(name, deadline.into())?;
-        stub_of(self, name, &bound)
+        stub_of(self, name, &bound, requirement)
     }
 
     #[track_caller]
     fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, CallError> {
         let bound = self.try_bound(name)?;
-        stub_of(self, name, &bound)
+        stub_of(self, name, &bound, &Requirement::default())
     }
 
-    fn stub<S: Proxy>(&self, object: &ObjectRef) -> S {
-        S::of(Stub::new(self, object))
+    fn stub_with<S: Proxy>(&self, object: &ObjectRef, requirement: &Requirement) -> S {
+        S::of(Stub::new(self, object, requirement))
     }
 
     fn serve(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
@@ -319,7 +387,12 @@ pub fn run_calls(node: &NodeHandle) -> bool {
 }
 
 /// A stub for what a name stands for.
-fn stub_of<S: Proxy>(handle: &NodeHandle, name: &str, bound: &Binding) -> Result<S, CallError> {
+fn stub_of<S: Proxy>(
+    handle: &NodeHandle,
+    name: &str,
+    bound: &Binding,
+    requirement: &Requirement,
+) -> Result<S, CallError> {
     let object: ObjectRef = egret_stream::read(&bound.bytes)
         .map_err(|why| CallError::NoObject { name: name.to_owned(), why })?;
     let ours = S::Interface::NAME;
@@ -327,5 +400,11 @@ fn stub_of<S: Proxy>(handle: &NodeHandle, name: &str, bound: &Binding) -> Result
         let (name, theirs) = (name.to_owned(), object.interface);
         return Err(CallError::NameOfOther { name, ours, theirs });
     }
-    Ok(handle.stub(&object))
+    let all = object.requirement.clone().and(requirement);
+    let route = if all.is_any() { Ok(()) } else { handle.route_with(object.node, &all).map(drop) };
+    match route {
+        Err(why @ NodeError::Unsuitable { .. }) => Err(CallError::Registry(why)),
+        // An object of this node takes no fabric; of a node that is gone, or not known yet, calls say more.
+        _ => Ok(handle.stub_with(&object, requirement)),
+    }
 }

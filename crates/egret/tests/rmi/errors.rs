@@ -170,7 +170,7 @@ fn arguments_that_are_too_large_are_not_sent() {
 fn what_a_node_does_not_take_says_which_setting_raises_it() {
     let (_registry, nodes) = pool_with(2, "shm", |config| config.budget(4 << 20));
     let how = Export::default().bytes_max(1 << 30);
-    let board = nodes[0].export_with(Board::default(), how).unwrap();
+    let board = nodes[0].export_with(Board::default(), how.clone()).unwrap();
     let grid: GridStub = nodes[1].stub(board.object());
     grid.ping().unwrap();
     let row = vec![1.0; 1 << 20];

@@ -62,7 +62,7 @@ pub fn request(input: &[u8]) {
     let [method, words, rest @ ..] = input else { return };
     let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(CallLoad::new(1)));
     let objects = ObjectTable::new(NodeId { rank: 0, incarnation: 0 }, &workers, &load, 64);
-    let object = objects.add(Exports::<dyn Any>::held(It), BYTES_MAX).expect("there is room");
+    let object = objects.add(Exports::<dyn Any>::held(It), BYTES_MAX, None).expect("there is room");
     let words = usize::from(*words % 18).min(rest.len() / 8);
     let (head, bytes) = rest.split_at(words * 8);
     let head: Vec<u64> = head.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -4,6 +4,7 @@
 pub(crate) mod accepted;
 pub(crate) mod calls;
 pub(crate) mod early_cancels;
+pub(crate) mod fabrics;
 pub(crate) mod gate;
 pub(crate) mod load;
 pub(crate) mod object;

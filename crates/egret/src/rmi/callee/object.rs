@@ -17,6 +17,7 @@ use crate::rmi::callee::accepted::{
     AcceptedCall, AlignedBytes, AnswerTo, ArgsMemory, CallWork, is_late,
 };
 use crate::rmi::callee::calls::{CallTable, CallTicket};
+use crate::rmi::callee::fabrics::FabricNeeds;
 use crate::rmi::callee::gate::{Gate, GateVerdict};
 use crate::rmi::callee::load::{CallLoad, CallingPeer};
 use crate::rmi::callee::target::{
@@ -49,6 +50,8 @@ pub(crate) struct ExportedObject {
     gate: Option<Mutex<Gate<Arc<AcceptedCall>>>>,
     /// Most bytes of arguments.
     pub(crate) bytes_max: u64,
+    /// What the fabrics must give by which it is called, if not any will do.
+    needs: Option<Box<FabricNeeds>>,
     /// Its calls that wait or run, among those of all objects of the node.
     calls: Arc<CallTable>,
     workers: Arc<Workers>,
@@ -62,7 +65,7 @@ impl ExportedObject {
         node: NodeId,
         object: HeldObject<I>,
         (number, interface, table): (u64, u16, Arc<InterfaceTable>),
-        bytes_max: u64,
+        (bytes_max, needs): (u64, Option<Box<FabricNeeds>>),
         calls: &Arc<CallTable>,
         workers: &Arc<Workers>,
         load: &Arc<CallLoad>,
@@ -84,6 +87,7 @@ impl ExportedObject {
             paces: I::METHODS.iter().map(|_| MethodPace::default()).collect(),
             gate: is_gated.then(Mutex::default),
             bytes_max,
+            needs,
             calls: Arc::clone(calls),
             workers: Arc::clone(workers),
             load: Arc::clone(load),
@@ -95,6 +99,12 @@ impl ExportedObject {
     #[inline]
     pub(crate) fn has(&self, method: u8) -> bool {
         usize::from(method) < self.methods.len()
+    }
+
+    /// Why a call that came over the fabric of a number is refused, if it is.
+    #[inline]
+    pub(crate) fn refusal(&self, fabric: usize) -> Option<&str> {
+        self.needs.as_deref()?.refusal(fabric)
     }
 
     /// A call of another node, of a method that the object has: runs it here and now, or puts it

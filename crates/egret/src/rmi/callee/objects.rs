@@ -11,6 +11,7 @@ use egret_node::am::{Endpoint, LinkPeer, Message, Request};
 use crate::rmi::NodeId;
 use crate::rmi::answer::CallAnswer;
 use crate::rmi::callee::calls::CallTable;
+use crate::rmi::callee::fabrics::FabricNeeds;
 use crate::rmi::callee::load::{CallLoad, CallingPeer};
 use crate::rmi::callee::object::{ExportedObject, reply};
 use crate::rmi::callee::versions::VersionTable;
@@ -57,12 +58,13 @@ impl ObjectTable {
         Self { node, table, interfaces, versions, calls, workers, load, window }
     }
 
-    /// Adds an object that takes arguments of so many bytes. None if there are too many, or of too
-    /// many interfaces.
+    /// Adds an object that takes arguments of so many bytes, and calls over fabrics that give what it needs. None if
+    /// there are too many, or of too many interfaces.
     pub(crate) fn add<I: RemoteInterface + ?Sized>(
         &self,
         object: HeldObject<I>,
         bytes_max: u64,
+        needs: Option<Box<FabricNeeds>>,
     ) -> Option<Arc<ExportedObject>> {
         let (interface, table) = self.interface::<I>()?;
         let (calls, workers, load) = (&self.calls, &self.workers, &self.load);
@@ -77,7 +79,13 @@ impl ObjectTable {
         let number = rt::random() << PLACE_BITS | at as u64;
         let known = (number, interface, table);
         let object = Arc::new(ExportedObject::new(
-            self.node, object, known, bytes_max, calls, workers, load,
+            self.node,
+            object,
+            known,
+            (bytes_max, needs),
+            calls,
+            workers,
+            load,
         ));
         places.all[at] = Some(Arc::clone(&object));
         Some(object)
@@ -147,9 +155,9 @@ impl ObjectTable {
         Ok(object)
     }
 
-    /// A call of another node.
+    /// A call of another node, over the fabric of a number.
     #[inline]
-    pub(crate) fn arrive(&self, request: Request<'_>) {
+    pub(crate) fn arrive(&self, request: Request<'_>, fabric: usize) {
         let Some(mut head) = CallHead::read(request.words()) else {
             return reply(
                 request,
@@ -157,19 +165,25 @@ impl ObjectTable {
             );
         };
         if head.to.version != 0 {
-            return self.arrive_versioned(&mut head, request);
+            return self.arrive_versioned(&mut head, request, fabric);
         }
         match self.find(head.to) {
-            Ok(object) => object.arrive(&head, request),
+            Ok(object) => match object.refusal(fabric) {
+                None => object.arrive(&head, request),
+                Some(why) => reply(request, CallAnswer::text(AnswerCode::Unsuitable, why)),
+            },
             Err(answer) => reply(request, *answer),
         }
     }
 
     /// A call of another node, which has another version of the method's types.
     #[cold]
-    fn arrive_versioned(&self, head: &mut CallHead, request: Request<'_>) {
+    fn arrive_versioned(&self, head: &mut CallHead, request: Request<'_>, fabric: usize) {
         match self.find_called(Some(request.peer()), head) {
-            Ok(object) => object.arrive(head, request),
+            Ok(object) => match object.refusal(fabric) {
+                None => object.arrive(head, request),
+                Some(why) => reply(request, CallAnswer::text(AnswerCode::Unsuitable, why)),
+            },
             Err(answer) => reply(request, *answer),
         }
     }
@@ -206,18 +220,18 @@ impl ObjectTable {
         }
     }
 
-    /// The endpoints for the calls of others, and for those of this node: one for most calls, and one
+    /// The endpoints on the links of the fabric of a number: for the calls of others, and for those of this node: one for most calls, and one
     /// for those that are a part of others, which must not wait for them. `ended` is told of links that
     /// are no more.
     pub(crate) fn endpoints(
         self: &Arc<Self>,
-        links: &Links,
+        (links, fabric): (&Links, usize),
         tag: u64,
         ended: impl Fn(LinkPeer) + Send + 'static,
     ) -> [Endpoint; 2] {
         let bundle = links.bundle();
         let [calls, within] = [self.window, WITHIN_WINDOW.max(self.window)]
-            .map(|window| self.endpoint(bundle.endpoint(tag), window));
+            .map(|window| self.endpoint(bundle.endpoint(tag), fabric, window));
         let gone = Arc::clone(self);
         calls.on_end(move |link| {
             gone.caller_gone(link.peer);
@@ -234,11 +248,13 @@ impl ObjectTable {
         self.versions.caller_gone(Some(peer));
     }
 
-    fn endpoint(self: &Arc<Self>, endpoint: Endpoint, window: u32) -> Endpoint {
+    fn endpoint(self: &Arc<Self>, endpoint: Endpoint, fabric: usize, window: u32) -> Endpoint {
         endpoint.set_window(window);
         let [in_order, called, asked] = [(); 3].map(|()| Arc::clone(self));
-        endpoint.on_shared_in_order(CALL_IN_ORDER, move |request| in_order.arrive(request));
-        endpoint.on_shared(CALL, move |request| called.arrive(request));
+        endpoint.on_shared_in_order(CALL_IN_ORDER, move |request| {
+            in_order.arrive(request, fabric);
+        });
+        endpoint.on_shared(CALL, move |request| called.arrive(request, fabric));
         endpoint.on(MEET, move |request| asked.asked(request));
         let cancelled = Arc::clone(&self.calls);
         endpoint.on(CANCEL, move |request| {

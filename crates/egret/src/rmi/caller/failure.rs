@@ -92,6 +92,9 @@ impl FailureContext<'_> {
     }
 
     pub(crate) fn route(&self, error: NodeError) -> CallError {
+        if let NodeError::Unsuitable { .. } = error {
+            return CallError::Unsuitable { why: error.to_string(), call: UNTOLD };
+        }
         self.not_member(false).unwrap_or_else(|| {
             let why = match error {
                 NodeError::Gone { fate, .. } => fate.why().to_owned(),

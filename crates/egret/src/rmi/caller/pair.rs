@@ -17,7 +17,7 @@ use egret_node::am::{
     Endpoint, EndpointName, LinkPeer, MessageError, PendingMapping, RemoteEndpoint,
 };
 use egret_node::link::LinkError;
-use egret_node::node::{NodeError, NodeHandle, Route};
+use egret_node::node::{NodeError, NodeHandle, Requirement, Route};
 
 use crate::rmi::callee::objects::{CANCEL, ENDPOINTS};
 use crate::rmi::caller::failure::FailureContext;
@@ -39,6 +39,10 @@ pub(crate) struct NodePair {
     pub(crate) handle: NodeHandle,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) node: NodeId,
+    /// What is required of the fabric.
+    requirement: Requirement,
+    /// The fabric that is to connect, and since when: calls that do not wait long give up what they have begun.
+    trying: Mutex<Option<(String, Instant)>>,
     /// Since when a node is waited for of which this one has not heard.
     unheard: Mutex<Option<Instant>>,
     /// The numbers of the methods of each interface that was met: the trait of the stub, and the
@@ -51,6 +55,7 @@ type Interfaces = BTreeMap<(TypeId, u16), Arc<MethodNumbers>>;
 /// A connection that is being made.
 struct PairConnecting {
     clients: Arc<[Endpoint; 2]>,
+    fabric: String,
     host: String,
     mapping: PendingMapping,
     /// When most calls can be sent, and the other mapping is still asked for.
@@ -73,12 +78,28 @@ pub(crate) struct PairConnection {
 }
 
 impl NodePair {
-    pub(crate) fn new(handle: &NodeHandle, exchange: &Arc<Exchange>, node: NodeId) -> Self {
+    pub(crate) fn new(
+        handle: &NodeHandle,
+        exchange: &Arc<Exchange>,
+        node: NodeId,
+        requirement: Requirement,
+    ) -> Self {
         let (handle, exchange) = (handle.clone(), Arc::clone(exchange));
         let (there, unheard, met) = (RwLock::default(), Mutex::default(), Mutex::default());
-        let connecting = Mutex::default();
+        let (connecting, trying) = (Mutex::default(), Mutex::default());
         let unsent = [false, true].map(UnsentQueue::new);
-        Self { there, connecting, unsent, handle, exchange, node, unheard, met }
+        Self {
+            there,
+            connecting,
+            unsent,
+            handle,
+            exchange,
+            node,
+            requirement,
+            trying,
+            unheard,
+            met,
+        }
     }
 
     /// Whether the other node is this one.
@@ -115,7 +136,7 @@ impl NodePair {
 
     /// Has a task woken at a moment, by who drives the links by which the other node is reached, or would be.
     pub(crate) fn alarm(&self, at: Instant, waker: &Waker) -> Alarm {
-        match self.handle.route(self.node) {
+        match self.find_route() {
             Ok(route) => route.links.alarm(at, waker),
             Err(_) => self.handle.alarm(at, waker),
         }
@@ -123,7 +144,7 @@ impl NodePair {
 
     /// Waits on a future, and drives those links meanwhile.
     pub(crate) fn wait_on<F: Future>(&self, future: F, deadline: Deadline) -> Option<F::Output> {
-        match self.handle.route(self.node) {
+        match self.find_route() {
             Ok(route) => route.links.wait_on(future, deadline),
             Err(_) => self.handle.wait_on(future, deadline),
         }
@@ -159,20 +180,21 @@ impl NodePair {
                     return Poll::Ready(Err(SendFailure::Route(why)));
                 }
             };
+            // Another fabric is to be taken now, or another pair has a connection over this one.
+            let other = making.take_if(|making| making.fabric != route.fabric);
+            drop(other);
+            if let Some(there) = self.exchange.connection(self.node, &route.fabric) {
+                drop(making);
+                return Poll::Ready(Ok(self.keep(there)));
+            }
             // Those who wait for it have deadlines of their own; after this one it is tried anew.
-            let connecting = making.get_or_insert_with(|| {
-                let clients = self.exchange.ends(&route.fabric, &route.links);
-                let to = self.name(&route.host, 0);
-                let mapping = clients[0].map(&to, &[], Deadline::In(ATTEMPT));
-                let host = route.host.clone();
-                PairConnecting { clients, host, mapping, calls: None, is_second }
-            });
+            let connecting = making.get_or_insert_with(|| self.begin(&route, is_second));
             let within = self.name(&connecting.host, 1);
             let Poll::Ready(mapped) = connecting.poll(&within, context) else {
                 return Poll::Pending;
             };
             let begun = making.take().expect("just polled");
-            let PairConnecting { clients, calls, is_second: is_last, .. } = begun;
+            let PairConnecting { clients, calls, fabric, is_second: is_last, .. } = begun;
             let kept = match (mapped, calls) {
                 // It may have been begun long ago, and its link has ended since.
                 (Err(MessageError::Link(_)), _) if !is_last => {
@@ -185,14 +207,55 @@ impl NodePair {
                 // The link of the first has ended meanwhile.
                 (Ok(_), Some(_)) => continue,
                 (Ok(_), None) => unreachable!("it comes first"),
+                (Err(why), _) if self.has_next(&fabric, &why) => continue,
                 // It is asked again and again, for as long as the registry has it for a member.
                 (Err(why), _) if is_out_of_reach(&why) => return Poll::Pending,
                 (Err(why), _) => return Poll::Ready(Err(SendFailure::Map(why))),
             };
             drop(making);
             let (calls, within, clients) = kept;
-            return Poll::Ready(Ok(self.keep(calls, within, clients)));
+            let uncancelled = Mutex::default();
+            let described = Mutex::default();
+            let made = PairConnection { calls, within, uncancelled, described, _clients: clients };
+            let (made, node) = (Arc::new(made), self.node);
+            self.handle.connected(node, &fabric, &[]);
+            let shared = self.exchange.share(node, &fabric, &made);
+            // One that is not kept is dropped without a lock: that may run handlers.
+            drop(made);
+            return Poll::Ready(Ok(self.keep(shared)));
         }
+    }
+
+    /// Begins to connect.
+    fn begin(&self, route: &Route, is_second: bool) -> PairConnecting {
+        let Route { fabric, host, .. } = route;
+        let clients = self.exchange.ends(fabric, &route.links);
+        let left = {
+            let mut trying = self.trying.lock();
+            let (tried, since) = trying.get_or_insert_with(|| (fabric.clone(), rt::now()));
+            if tried != fabric || rt::now() - *since > 2 * ATTEMPT {
+                (*tried, *since) = (fabric.clone(), rt::now());
+            }
+            (*since + ATTEMPT).since(rt::now()).max(ATTEMPT_LEAST)
+        };
+        let mapping = clients[0].map(&self.name(host, 0), &[], Deadline::In(left));
+        let (fabric, host) = (fabric.clone(), host.clone());
+        PairConnecting { clients, fabric, host, mapping, calls: None, is_second }
+    }
+
+    /// Whether another fabric is to be taken now, because this one has made no link.
+    fn has_next(&self, fabric: &str, why: &MessageError) -> bool {
+        let is_fault = match why {
+            // Whom the registry lists, this node hears once for all fabrics.
+            MessageError::NoLink(LinkError::NotMember { .. }) => false,
+            MessageError::NoLink(_) => true,
+            MessageError::NotMappedInTime { linked, .. } => !linked,
+            _ => false,
+        };
+        *self.trying.lock() = None;
+        is_fault
+            && self.handle.fate(self.node).is_none()
+            && self.handle.not_connected(self.node, &self.requirement, fabric, &why.to_string())
     }
 
     /// A call has no answer. If that is the connection's fault, another is made.
@@ -227,6 +290,7 @@ impl NodePair {
         let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
         let forgotten = there.take_if(|it| Arc::ptr_eq(it, broken));
         drop(there);
+        self.exchange.unshare(broken);
         if forgotten.is_some() {
             self.begin_anew();
         }
@@ -256,11 +320,15 @@ impl NodePair {
         self.trouble(Duration::ZERO).not_member(may_have_run)
     }
 
+    fn find_route(&self) -> Result<Route, NodeError> {
+        self.handle.route_with(self.node, &self.requirement)
+    }
+
     /// The way there. Of a node that has just joined this one may not have heard yet: then
     /// there is none for a while.
     fn route(&self) -> Result<Option<Route>, NodeError> {
         let mut unheard = self.unheard.lock();
-        match self.handle.route(self.node) {
+        match self.find_route() {
             Err(NodeError::Unknown { .. })
                 if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
             {
@@ -279,16 +347,9 @@ impl NodePair {
     }
 
     /// Keeps a connection, unless another was made meanwhile.
-    fn keep(
-        &self,
-        calls: RemoteEndpoint,
-        within: RemoteEndpoint,
-        clients: Arc<[Endpoint; 2]>,
-    ) -> Arc<PairConnection> {
-        let (uncancelled, described) = (Mutex::default(), Mutex::default());
+    fn keep(&self, made: Arc<PairConnection>) -> Arc<PairConnection> {
+        *self.trying.lock() = None;
         // One that is not kept is dropped without the lock: that may run handlers.
-        let made =
-            Arc::new(PairConnection { calls, within, uncancelled, described, _clients: clients });
         let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
         let kept = Arc::clone(there.get_or_insert_with(|| Arc::clone(&made)));
         drop(there);
@@ -317,6 +378,11 @@ impl PairConnecting {
 }
 
 impl PairConnection {
+    /// The link that it is over.
+    pub(crate) fn peer(&self) -> LinkPeer {
+        self.calls.peer()
+    }
+
     /// By what a call goes, which may be a part of another.
     #[inline]
     pub(crate) const fn way(&self, is_nested: bool) -> &RemoteEndpoint {
@@ -373,7 +439,9 @@ const fn is_out_of_reach(why: &MessageError) -> bool {
 
 /// Calls that are remembered to be cancelled.
 const UNCANCELLED_MAX: usize = 1024;
-/// How long a connection may take, before another is tried.
+/// How long a connection may take, before another is tried: from when calls have begun to want it.
 const ATTEMPT: Duration = Duration::from_secs(5);
+/// How long an attempt may take at least, of calls that did not wait until the one before had failed.
+const ATTEMPT_LEAST: Duration = Duration::from_millis(100);
 /// A node of which nothing is heard for so long is none.
 const UNHEARD_MAX: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_node::am::{CallReply, MessageError, in_handler};
-use egret_node::node::NodeHandle;
+use egret_node::node::{NodeHandle, Requirement};
 use egret_stream::{FromWire, Wire};
 
 use crate::rmi::answer::CallAnswer;
@@ -35,8 +35,10 @@ pub struct Stub<I: ?Sized> {
 }
 
 impl<I: RemoteInterface + ?Sized> Stub<I> {
-    pub(crate) fn new(handle: &NodeHandle, object: &ObjectRef) -> Self {
-        let pair = Exchange::of(handle).pair(handle, object.node);
+    /// For calls over a fabric that gives what the object requires, and this besides.
+    pub(crate) fn new(handle: &NodeHandle, object: &ObjectRef, more: &Requirement) -> Self {
+        let requirement = object.requirement.clone().and(more);
+        let pair = Exchange::of(handle).pair(handle, object.node, requirement);
         let callee = StubTarget::new::<I>(pair, object);
         Self { callee, deadline: handle.deadline(), interface: PhantomData }
     }

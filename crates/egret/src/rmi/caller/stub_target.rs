@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use egret_net::vi::Segment;
 use egret_node::am::{Call, CallReply, Message, MessageError};
+use egret_node::node::Requirement;
 
 use crate::rmi::answer::{AnswerError, open};
 use crate::rmi::callee::object::ExportedObject;
@@ -31,6 +32,8 @@ pub(crate) struct StubTarget {
     pub(crate) pair: Arc<NodePair>,
     object: u64,
     bytes_max: u64,
+    /// What the object requires of the fabric, if not any will do.
+    requirement: Option<Arc<Requirement>>,
     /// What the object must have, and the trait of that.
     pub(crate) face: &'static StubInterface,
     id: TypeId,
@@ -64,8 +67,10 @@ impl StubTarget {
         let (ours, face, id) = (I::NAME, StubInterface::of::<I>(), TypeId::of::<I>());
         let theirs = (object.interface != ours).then(|| object.interface.as_str().into());
         let ObjectRef { number, kind, bytes_max, .. } = *object;
-        let methods = OnceLock::new();
-        Self { pair, object: number, bytes_max, face, id, methods, theirs, interface: kind }
+        let (methods, requires) = (OnceLock::new(), &object.requirement);
+        let requirement = (!requires.is_any()).then(|| Arc::new(requires.clone()));
+        let (object, interface) = (number, kind);
+        Self { pair, object, bytes_max, requirement, face, id, methods, theirs, interface }
     }
 
     /// What tells the object from all others; `ours` is the interface of the stub.
@@ -76,6 +81,7 @@ impl StubTarget {
             number: self.object,
             kind: self.interface,
             bytes_max: self.bytes_max,
+            requirement: self.requirement.as_deref().cloned().unwrap_or_default(),
         }
     }
 

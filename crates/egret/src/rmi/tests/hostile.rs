@@ -7,11 +7,12 @@ use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::Nic;
 use egret_node::am::{Call, CallReply, EndpointName, Message, RemoteEndpoint};
-use egret_node::node::Node;
+use egret_node::node::{Node, Property, Requirement};
 use egret_node::registry::{Registry, RegistryOptions};
 use egret_node::{Links, LinksOptions};
 
 use crate::rmi::answer::{AnswerError, open};
+use crate::rmi::callee::fabrics::FabricNeeds;
 use crate::rmi::callee::load::CallLoad;
 use crate::rmi::callee::object::ExportedObject;
 use crate::rmi::callee::objects::{CALL, ENDPOINTS, MEET, ObjectTable};
@@ -64,6 +65,8 @@ struct Scene {
     remote: RemoteEndpoint,
     object: Arc<ExportedObject>,
     plain: Arc<ExportedObject>,
+    /// An object that is not called over the fabric of the scene.
+    choosy: Arc<ExportedObject>,
     workers: Arc<Workers>,
     _endpoints: [egret_node::am::Endpoint; 3],
     _sim: Sim,
@@ -78,9 +81,11 @@ impl Scene {
         let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(CallLoad::new(1)));
         let objects =
             Arc::new(ObjectTable::new(NodeId { rank: 0, incarnation: 0 }, &workers, &load, 64));
-        let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
-        let plain = objects.add(Exports::<dyn Plain>::held(It), 100).unwrap();
-        let [served, within] = objects.endpoints(&there, 1, |_| {});
+        let object = objects.add(Exports::<dyn Target>::held(It), 100, None).unwrap();
+        let plain = objects.add(Exports::<dyn Plain>::held(It), 100, None).unwrap();
+        let needs = FabricNeeds::of(&Requirement::from(Property::PRIVATE), &[]);
+        let choosy = objects.add(Exports::<dyn Target>::held(It), 100, needs).unwrap();
+        let [served, within] = objects.endpoints((&there, 0), 1, |_| {});
         served.register(ENDPOINTS[0]).unwrap();
         let client = here.bundle().endpoint(0);
         let to = EndpointName::new("there", ENDPOINTS[0], 1);
@@ -88,12 +93,16 @@ impl Scene {
         let links = [here, there];
         let remote = until(&nic, &links, &mut mapping).unwrap();
         let _endpoints = [served, within, client];
-        Self { nic, links, remote, object, plain, workers, _endpoints, _sim: sim }
+        Self { nic, links, remote, object, plain, choosy, workers, _endpoints, _sim: sim }
     }
 
     /// The words of a call of a method, with others behind them.
     fn words(&self, method: u8, more: &[u64]) -> Vec<u64> {
-        let (object, interface) = (self.object.number, self.object.interface);
+        Self::words_to(&self.object, method, more)
+    }
+
+    fn words_to(object: &ExportedObject, method: u8, more: &[u64]) -> Vec<u64> {
+        let (object, interface) = (object.number, object.interface);
         let to = CallAddress { object, interface, method, handler: CALL, version: 0 };
         let deadline = Deadline::In(Duration::from_millis(1));
         let within = EnclosingCalls::default();
@@ -128,6 +137,23 @@ fn until<F: Future + Unpin>(nic: &Nic, links: &[Links; 2], future: &mut F) -> F:
         }
         nic.wait(seen, Some(rt::now() + Duration::from_millis(10)));
     }
+}
+
+/// A caller may leave out of the reference what the object requires.
+#[test]
+fn a_call_over_a_fabric_that_the_object_does_not_take_is_refused() {
+    let check = || {
+        let scene = Scene::new();
+        let reply = scene.ask(CALL, &Scene::words_to(&scene.choosy, 0, &[]), &41_u64.to_le_bytes());
+        match open::<u64>(reply.words(), reply.bytes(), usize::MAX) {
+            Err(AnswerError::Error(CallError::Unsuitable { why, .. })) => {
+                assert_eq!(why, "it is none of the object's node");
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    check();
+    assert!(caught(Fault::AnyFabric, check));
 }
 
 /// A thread that waits for a call runs calls that are a part of it, which have the number of its chain.
@@ -272,7 +298,14 @@ fn an_answer_that_never_comes_is_told_as_that() {
         endpoint
     });
     let (node, interface) = (server.id(), "Target".to_owned());
-    let object = ObjectRef { node, interface, number: 9, kind: 5, bytes_max: 100 };
+    let object = ObjectRef {
+        node,
+        interface,
+        number: 9,
+        kind: 5,
+        bytes_max: 100,
+        requirement: Requirement::default(),
+    };
     let stub: TargetStub = client.stub(&object);
     let refused = stub.quick(1).unwrap_err();
     assert!(matches!(refused, CallError::NoAnswer { node: of, .. } if of == node), "{refused:?}");

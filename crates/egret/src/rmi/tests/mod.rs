@@ -3,6 +3,7 @@
 mod alone;
 mod begun;
 mod cores;
+mod fabrics;
 mod hostile;
 mod lent;
 mod planted;

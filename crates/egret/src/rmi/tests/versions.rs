@@ -651,7 +651,7 @@ fn a_call_of_another_version_has_these_bytes_for_ever() {
     let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(CallLoad::new(1)));
     let objects = ObjectTable::new(NodeId { rank: 0, incarnation: 0 }, &workers, &load, 64);
     let shop = Exports::<dyn old::Shop>::held(old::It(Arc::default()));
-    let object = objects.add(shop, 100).unwrap();
+    let object = objects.add(shop, 100, None).unwrap();
     let mut meeting = InterfaceMeeting::new(InterfaceTable::of::<dyn new::Shop>());
     let methods = loop {
         let met = objects.meet(None, object.interface, &meeting.needs());
