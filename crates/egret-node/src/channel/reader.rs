@@ -166,6 +166,11 @@ impl ChannelReader {
         &self.host
     }
 
+    /// The link that the channel came by.
+    pub(crate) const fn peer_link(&self) -> SlotKey {
+        self.link
+    }
+
     /// The node of the writer, once the program has set it.
     #[must_use]
     pub const fn node(&self) -> &OnceLock<NodeId> {

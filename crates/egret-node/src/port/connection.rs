@@ -1,17 +1,20 @@
 //! One connection of a send port, from the side of the sender.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 
 use egret_net::rt::Deadline;
 use egret_stream::read;
 
 use super::local::{LocalMessage, LocalPipe, LocalPipeWriter, LocalPlace, LocalWindow, wait_at};
+use super::ports::NodePorts;
 use super::receiver::{ArrivalKind, PortReceiver, datagram_port};
 use super::wire::{
-    CONNECT, LEAVE, NAMES, PortAnswer, PortDatagramHead, PortRequest, PortTerms, SHORT, STREAMED,
-    TAG, WATCH, channel_name, endpoint_name,
+    CONNECT, EXPLAINED, LEAVE, NAMES, PortAnswer, PortDatagramHead, PortRequest, PortTerms, SHORT,
+    STREAMED, TAG, WATCH, channel_name, endpoint_name,
 };
 use super::{PortEnd, PortError, PortRefusal, ReceiverId};
 use crate::am::{Endpoint, EndpointName, Message, MessageError, RemoteEndpoint};
@@ -25,7 +28,7 @@ use crate::{Path, Task};
 pub(super) struct OutboundConnection {
     pub(super) port: ReceiverId,
     pub(super) ended: Arc<EndedFlag>,
-    window: u32,
+    pub(super) window: u32,
     way: ConnectionWay,
 }
 
@@ -36,7 +39,8 @@ enum ConnectionWay {
 
 /// A connection to another node.
 struct LinkWay {
-    remote: RemoteEndpoint,
+    node: NodeHandle,
+    remote: Arc<RemoteEndpoint>,
     route: Route,
     channel: String,
     writer: Option<ChannelWriter>,
@@ -46,7 +50,7 @@ struct LinkWay {
     /// Waits for the receive port to end the connection.
     _watch: Task,
     /// What the mapping is of.
-    _endpoint: Endpoint,
+    endpoint: Arc<Endpoint>,
 }
 
 /// Whether a connection has ended, as all its handlers say it.
@@ -81,6 +85,7 @@ pub(super) enum MessageWay<'p> {
 impl OutboundConnection {
     /// Connects to a port of another node.
     pub(super) fn to_node(
+        node: &NodeHandle,
         (port, request): (ReceiverId, &PortRequest),
         schema: &dyn Fn() -> String,
         route: Route,
@@ -97,11 +102,17 @@ impl OutboundConnection {
         let flag = Arc::clone(&ended);
         endpoint.on_end(move |link| flag.set(PortEnd::Link { why: link.why.to_string() }));
         let there = EndpointName::new(&route.host, &endpoint_name(&port.name), TAG);
-        let remote = endpoint.wait_map(&there, deadline).map_err(not_reached)?;
+        let remote = Arc::new(endpoint.wait_map(&there, deadline).map_err(not_reached)?);
+        // Who gives up after it has asked says so: it may be connected meanwhile.
+        let asking = AskingGuard(Some((node, Arc::clone(&remote), Arc::new(endpoint))));
         let mut asked = request.clone();
         let terms = loop {
             let bytes = encoded(&asked);
-            let message = Message::to(CONNECT).data(bytes);
+            // What is long goes by a lane of its own; nothing of this connection is sent before the answer.
+            let message = match bytes.len() <= crate::am::MEDIUM_MAX {
+                true => Message::to(CONNECT).bytes(&bytes),
+                false => Message::to(CONNECT).data(bytes),
+            };
             let reply = remote.wait_call(message, deadline).map_err(not_reached)?;
             match read::<PortAnswer>(reply.bytes()) {
                 Ok(PortAnswer::Connected(terms)) => break terms,
@@ -127,7 +138,9 @@ impl OutboundConnection {
         };
         let watch = watch(&remote, &ended).map_err(not_reached)?;
         let PortTerms { connection, window } = terms;
+        let endpoint = asking.connected();
         let way = LinkWay {
+            node: node.clone(),
             remote,
             route,
             channel: channel_name(connection),
@@ -135,7 +148,7 @@ impl OutboundConnection {
             path,
             connection,
             _watch: watch,
-            _endpoint: endpoint,
+            endpoint,
         };
         Ok(Self { port, ended, window, way: ConnectionWay::Link(Box::new(way)) })
     }
@@ -186,11 +199,13 @@ impl OutboundConnection {
         &self,
         node: &NodeHandle,
         bytes: &[u8],
+        is_explained: bool,
         deadline: Deadline,
     ) -> Result<(), PortError> {
         match &self.way {
             ConnectionWay::Link(way) => {
-                let sent = way.remote.wait_send(Message::to(SHORT).bytes(bytes), deadline);
+                let handler = if is_explained { EXPLAINED } else { SHORT };
+                let sent = way.remote.wait_send(Message::to(handler).bytes(bytes), deadline);
                 sent.map_err(|why| self.failed(why))
             }
             ConnectionWay::Local { receiver, connection, .. } => {
@@ -202,10 +217,11 @@ impl OutboundConnection {
     }
 
     /// Sends a whole message of a few bytes, if there is room.
-    pub(super) fn try_send_short(&self, bytes: &[u8]) -> Result<(), PortError> {
+    pub(super) fn try_send_short(&self, bytes: &[u8], is_explained: bool) -> Result<(), PortError> {
         match &self.way {
             ConnectionWay::Link(way) => {
-                let sent = way.remote.try_send(Message::to(SHORT).bytes(bytes));
+                let handler = if is_explained { EXPLAINED } else { SHORT };
+                let sent = way.remote.try_send(Message::to(handler).bytes(bytes));
                 sent.map_err(|unsent| self.failed(unsent.why))
             }
             ConnectionWay::Local { receiver, connection, window } => {
@@ -332,18 +348,15 @@ impl OutboundConnection {
         failed(&self.port, &self.ended, self.window, why)
     }
 
-    /// Tells the receive port that no more messages come, behind all that were sent; without waiting if there is no deadline.
-    pub(super) fn leave(&self, deadline: Option<Deadline>) {
+    /// Tells the receive port that no more messages come, behind all that were sent, when there is room for that.
+    fn leave(&self) {
         if self.ended.is_set() {
             return;
         }
         self.ended.set(PortEnd::Disconnected);
-        match (&self.way, deadline) {
-            (ConnectionWay::Link(way), Some(deadline)) => {
-                _ = way.remote.wait_send(Message::to(LEAVE), deadline);
-            }
-            (ConnectionWay::Link(way), None) => _ = way.remote.try_send(Message::to(LEAVE)),
-            (ConnectionWay::Local { receiver, connection, .. }, _) => {
+        match &self.way {
+            ConnectionWay::Link(way) => leave_behind(&way.node, &way.remote, &way.endpoint),
+            ConnectionWay::Local { receiver, connection, .. } => {
                 let end = ArrivalKind::End(PortEnd::Disconnected);
                 receiver.push_local(*connection, end);
             }
@@ -353,9 +366,54 @@ impl OutboundConnection {
 
 impl Drop for OutboundConnection {
     fn drop(&mut self) {
-        // A thread that panics, or ends with its simulated world, must not wait.
-        self.leave((!std::thread::panicking()).then_some(LEAVING));
+        self.leave();
     }
+}
+
+/// A sender that has asked to be connected; dropped before it is, it leaves.
+struct AskingGuard<'a>(Option<(&'a NodeHandle, Arc<RemoteEndpoint>, Arc<Endpoint>)>);
+
+impl AskingGuard<'_> {
+    fn connected(mut self) -> Arc<Endpoint> {
+        match self.0.take() {
+            Some((_, _, endpoint)) => endpoint,
+            None => unreachable!("taken once"),
+        }
+    }
+}
+
+impl Drop for AskingGuard<'_> {
+    fn drop(&mut self) {
+        if let Some((node, remote, endpoint)) = self.0.take() {
+            leave_behind(node, &remote, &endpoint);
+        }
+    }
+}
+
+/// Says that the sender leaves, behind what it has sent. If there is no room, a task does so when there is, which keeps the mapping.
+fn leave_behind(node: &NodeHandle, remote: &Arc<RemoteEndpoint>, endpoint: &Arc<Endpoint>) {
+    let is_full = |remote: &RemoteEndpoint| {
+        let sent = remote.try_send(Message::to(LEAVE));
+        matches!(sent.map_err(|unsent| unsent.why), Err(MessageError::Full { .. }))
+    };
+    if !is_full(remote) {
+        return;
+    }
+    let (remote, endpoint) = (Arc::clone(remote), Arc::clone(endpoint));
+    let leaves = poll_fn(move |context| {
+        while is_full(&remote) {
+            match remote.poll_room(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => break,
+            }
+        }
+        Poll::Ready(())
+    });
+    NodePorts::of(node).leave(async move {
+        leaves.await;
+        drop(endpoint);
+    });
 }
 
 /// Has the other side say when it ends the connection.
@@ -404,7 +462,7 @@ fn failed(port: &ReceiverId, ended: &EndedFlag, window: u32, why: MessageError) 
     let port = port.clone();
     match why {
         MessageError::Full { .. } => PortError::Full { port, window },
-        MessageError::NoRoomInTime { waited, .. } => {
+        MessageError::NoRoomInTime { waited, .. } | MessageError::TimedOut { waited } => {
             PortError::NoRoomInTime { port, window, waited }
         }
         MessageError::InHandler => PortError::InHandler,
@@ -431,6 +489,3 @@ impl fmt::Debug for OutboundConnection {
         f.debug_struct("OutboundConnection").field("port", &self.port).finish_non_exhaustive()
     }
 }
-
-/// How long a connection that is dropped waits for room to say so.
-const LEAVING: Deadline = Deadline::In(std::time::Duration::from_secs(1));

@@ -37,7 +37,8 @@ pub struct Incoming<'p> {
 struct IncomingSource<'p> {
     body: IncomingBody<'p>,
     node: NodeHandle,
-    clock: DeadlineClock,
+    /// How long each part may take.
+    deadline: Deadline,
     /// Why no more bytes come, but for the end.
     why: Option<PortError>,
     sender: SenderId,
@@ -63,33 +64,32 @@ impl<'p> Incoming<'p> {
         };
         let mut plan = ReadPlan::default();
         let mut names = None;
-        let mut channel = None;
-        if let Some(reader) = &mut arrived.reader {
+        if let Some(reader) = &arrived.reader {
             plan = reader.plan.clone();
-            match &what {
-                ArrivalKind::Short(_) => names = Some(Arc::clone(&reader.names)),
-                ArrivalKind::Streamed(_) => channel = reader.channel(),
-                _ => {}
+            if let ArrivalKind::Short(_) = &what {
+                names = Some(Arc::clone(&reader.names));
             }
         }
         let body = match what {
-            ArrivalKind::Short(kept) => IncomingBody::Short(kept, 0),
+            ArrivalKind::Short(kept) | ArrivalKind::Explained(kept) => IncomingBody::Short(kept, 0),
             ArrivalKind::Local(message) => IncomingBody::Bytes(message.bytes, 0),
             ArrivalKind::Datagram { bytes, .. } => IncomingBody::Bytes(bytes, 0),
             ArrivalKind::LocalStream(pipe) => IncomingBody::Pipe(pipe),
             ArrivalKind::Streamed(kept) => {
                 drop(kept);
-                match channel.map(|channel| channel.wait_next(deadline)) {
+                let timed_out = |waited| {
+                    let port = arrived.receiver.id.name.clone();
+                    Err(PortError::TimedOut { port, waited })
+                };
+                match arrived.reader.as_mut().map(|reader| reader.begin_message(deadline)) {
                     Some(Ok(Some(mut message))) => match message.wait_next_part(deadline) {
                         Ok(Some(part)) => IncomingBody::Parts(message, Some((part, 0)), deadline),
-                        Err(ChannelError::ReadTimedOut { waited }) => {
-                            let port = arrived.receiver.id.name.clone();
-                            return Err(PortError::TimedOut { port, waited });
-                        }
+                        Err(ChannelError::ReadTimedOut { waited }) => return timed_out(waited),
                         // An empty one stands in the place of one that was given up before anything left.
                         _ => IncomingBody::Lost,
                     },
                     Some(Err(ChannelError::InHandler)) => return Err(PortError::InHandler),
+                    Some(Err(ChannelError::ReadTimedOut { waited })) => return timed_out(waited),
                     _ => IncomingBody::Lost,
                 }
             }
@@ -98,8 +98,7 @@ impl<'p> Incoming<'p> {
         if matches!(body, IncomingBody::Lost) {
             return Err(PortError::Aborted { origin: sender });
         }
-        let clock = DeadlineClock::of(deadline);
-        let source = IncomingSource { body, node, clock, why: None, sender };
+        let source = IncomingSource { body, node, deadline, why: None, sender };
         let source = Rc::new(RefCell::new(source));
         let pulled = Rc::clone(&source);
         let reader = Reader::pulling(move |to: &mut [u8]| pulled.borrow_mut().fill(to));
@@ -164,9 +163,11 @@ impl<'p> Incoming<'p> {
         let begun = self.reader.begin_list::<T>();
         let len = begun.map_err(|why| self.failed(why))?;
         let bytes = len.saturating_mul(size_of::<T>());
-        if self.reader.left() == 0
-            && let Some(part) = self.source.borrow_mut().take_part(bytes)
-        {
+        let taken = match self.reader.left() {
+            0 => self.source.borrow_mut().take_part(bytes)?,
+            _ => None,
+        };
+        if let Some(part) = taken {
             self.reader.passed(bytes);
             return part.into_typed().map_err(|why| self.no_array(&why));
         }
@@ -214,8 +215,8 @@ impl<'p> Incoming<'p> {
     }
 
     fn failed(&self, why: WireError) -> PortError {
-        match self.source.borrow_mut().why.take() {
-            Some(of_source) if matches!(why, WireError::Aborted(_)) => of_source,
+        match &self.source.borrow().why {
+            Some(of_source) => of_source.clone(),
             _ => unreadable(self.sender, why),
         }
     }
@@ -223,15 +224,22 @@ impl<'p> Incoming<'p> {
 
 impl IncomingSource<'_> {
     fn fill(&mut self, to: &mut [u8]) -> Result<usize, String> {
+        if let Some(why) = &self.why {
+            return Err(why.to_string());
+        }
         let filled = match &mut self.body {
             IncomingBody::Short(kept, at) => Ok(copied(kept.bytes(), at, to)),
             IncomingBody::Bytes(bytes, at) => Ok(copied(bytes, at, to)),
-            IncomingBody::Pipe(pipe) => match pipe.read(&self.node, to, &mut self.clock) {
-                Ok(Ok(count)) => Ok(count),
-                Ok(Err(LocalPipeEnd::Whole)) => Ok(0),
-                Ok(Err(LocalPipeEnd::Aborted)) => Err(PortError::Aborted { origin: self.sender }),
-                Err(stopped) => Err(PortError::of_wait(stopped, "")),
-            },
+            IncomingBody::Pipe(pipe) => {
+                match pipe.read(&self.node, to, &mut DeadlineClock::of(self.deadline)) {
+                    Ok(Ok(count)) => Ok(count),
+                    Ok(Err(LocalPipeEnd::Whole)) => Ok(0),
+                    Ok(Err(LocalPipeEnd::Aborted)) => {
+                        Err(PortError::Aborted { origin: self.sender })
+                    }
+                    Err(stopped) => Err(PortError::of_wait(stopped, "")),
+                }
+            }
             IncomingBody::Parts(..) => self.fill_of_parts(to),
             IncomingBody::Lost => Ok(0),
         };
@@ -270,11 +278,14 @@ impl IncomingSource<'_> {
     }
 
     /// The next part, if it is just as long as this and nothing of it was read.
-    fn take_part(&mut self, bytes: usize) -> Option<Part> {
-        self.wait_part().ok()?;
-        let IncomingBody::Parts(_, part, _) = &mut self.body else { return None };
+    fn take_part(&mut self, bytes: usize) -> Result<Option<Part>, PortError> {
+        if let Err(why) = self.wait_part() {
+            self.why = Some(why.clone());
+            return Err(why);
+        }
+        let IncomingBody::Parts(_, part, _) = &mut self.body else { return Ok(None) };
         let is_it = part.as_ref().is_some_and(|(part, at)| *at == 0 && part.bytes().len() == bytes);
-        if is_it { part.take().map(|(part, _)| part) } else { None }
+        Ok(if is_it { part.take().map(|(part, _)| part) } else { None })
     }
 }
 

@@ -68,6 +68,7 @@ enum OutgoingStage<'p> {
 struct LeavingMessage<'p> {
     port: ReceiverId,
     ended: Arc<EndedFlag>,
+    window: u32,
     way: Option<MessageWay<'p>>,
 }
 
@@ -152,6 +153,9 @@ impl<'p> Outgoing<'p> {
     /// As [`write`](Self::write).
     pub fn flush(&mut self) -> Result<(), PortError> {
         self.usable()?;
+        if self.bytes == 0 {
+            return Ok(());
+        }
         self.leave_now().map_err(|why| self.breaks(why))?;
         let deadline = self.deadline;
         let OutgoingStage::Leaves(all) = &mut self.stage else { return Ok(()) };
@@ -178,7 +182,7 @@ impl<'p> Outgoing<'p> {
         match &mut self.stage {
             OutgoingStage::Collected(bytes, connections) => {
                 for connection in &**connections {
-                    match connection.send_short(self.node, bytes, deadline) {
+                    match connection.send_short(self.node, bytes, true, deadline) {
                         Err(PortError::Lost { receivers }) => self.lost.extend(receivers),
                         sent => sent?,
                     }
@@ -253,8 +257,9 @@ impl<'p> Outgoing<'p> {
         let mut all = Vec::with_capacity(connections.len());
         for connection in connections {
             let (port, ended) = (connection.port.clone(), Arc::clone(&connection.ended));
+            let window = connection.window;
             match connection.begin_message(self.node, self.deadline) {
-                Ok(way) => all.push(LeavingMessage { port, ended, way: Some(way) }),
+                Ok(way) => all.push(LeavingMessage { port, ended, window, way: Some(way) }),
                 Err(PortError::Lost { receivers }) => self.lost.extend(receivers),
                 Err(why) => return Err(why),
             }
@@ -269,7 +274,14 @@ impl<'p> Outgoing<'p> {
         for one in &mut *all {
             let written = match &mut one.way {
                 Some(MessageWay::Link(writer)) => writer.wait_write(bytes, self.deadline),
-                Some(MessageWay::Local(pipe)) => write_local(pipe, self.node, bytes, self.deadline),
+                Some(MessageWay::Local(pipe)) => {
+                    let written = write_local(pipe, self.node, bytes, self.deadline);
+                    // Who skips the rest of a message may do so; who is closed has not got it.
+                    written.and(match one.ended.is_set() {
+                        true => Err(ChannelError::ReaderGone),
+                        false => Ok(()),
+                    })
+                }
                 None => continue,
             };
             match written {
@@ -300,7 +312,7 @@ impl LeavingMessage<'_> {
         match why {
             ChannelError::InHandler => return Some(PortError::InHandler),
             ChannelError::WriteTimedOut { waited, broken: false } => {
-                return Some(PortError::NoRoomInTime { port, window: 0, waited });
+                return Some(PortError::NoRoomInTime { port, window: self.window, waited });
             }
             ChannelError::PartTooLarge { .. } | ChannelError::NoMemory { .. } => {
                 return Some(PortError::Unwritable(WireError::Custom(why.to_string())));

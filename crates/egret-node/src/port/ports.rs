@@ -1,7 +1,7 @@
 //! The ports of a node.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use egret_net::rt::Instant;
@@ -9,6 +9,7 @@ use egret_net::rt::waits::WaitObject;
 use egret_net::sync::Mutex;
 
 use super::receiver::PortReceiver;
+use crate::Task;
 use crate::node::{NodeHandle, NodePart};
 
 /// The names of the receive ports of this process, by number, for reports of what a thread waits for.
@@ -38,6 +39,8 @@ impl WaitObject for PortNames {
 pub(super) struct NodePorts {
     receivers: Mutex<BTreeMap<String, Weak<PortReceiver>>>,
     senders: AtomicU64,
+    /// Send ports that are gone and have not said so yet, for want of room.
+    leaving: Mutex<Vec<(Arc<AtomicBool>, Task)>>,
 }
 
 impl NodePorts {
@@ -47,6 +50,22 @@ impl NodePorts {
 
     pub(super) fn next_sender(&self) -> u64 {
         self.senders.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Keeps what a send port that is gone has to say until it is said.
+    pub(super) fn leave(&self, leaves: impl Future<Output = ()> + Send + 'static) {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let task = Task::new(async move {
+            leaves.await;
+            over.store(true, Ordering::Relaxed);
+        });
+        let mut leaving = self.leaving.lock();
+        let said: Vec<_> =
+            leaving.extract_if(.., |(is_over, _)| is_over.load(Ordering::Relaxed)).collect();
+        leaving.push((is_over, task));
+        drop(leaving);
+        drop(said);
     }
 
     pub(super) fn add(&self, receiver: &Arc<PortReceiver>) {
@@ -63,6 +82,8 @@ impl NodePorts {
 
 impl NodePart for NodePorts {
     fn close(&self, _until: Instant) {
+        let leaving = std::mem::take(&mut *self.leaving.lock());
+        drop(leaving);
         let all = std::mem::take(&mut *self.receivers.lock());
         all.values().filter_map(Weak::upgrade).for_each(|receiver| receiver.close());
     }

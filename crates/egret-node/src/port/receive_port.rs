@@ -95,9 +95,12 @@ impl<T: for<'a> FromWire<'a>> ReceivePort<T> {
     ///
     /// As [`receive`](Self::receive), but for the time.
     pub fn poll(&mut self) -> Result<Option<Received<T>>, PortError> {
-        match self.receive(Deadline::NOW) {
+        match self.wait(Deadline::NOW) {
             Err(PortError::TimedOut { .. }) => Ok(None),
-            received => received.map(Some),
+            Err(why) => Err(why),
+            Ok(mut arrived) => {
+                value_of(&mut arrived, self.control.receiver.node.deadline()).map(Some)
+            }
         }
     }
 
@@ -122,7 +125,7 @@ impl<T: for<'a> FromWire<'a>> ReceivePort<T> {
             }
         };
         if !matches!(arrived.what, Some(ArrivalKind::Streamed(_))) {
-            return value_of(&mut arrived, Deadline::UntilDead);
+            return value_of(&mut arrived, receiver.node.deadline());
         }
         streamed_value(&mut arrived).await
     }
@@ -239,7 +242,7 @@ pub(super) fn value_of<T: for<'a> FromWire<'a>>(
     } else {
         let plan = arrived.reader.as_ref().map(|reader| &reader.plan);
         let bytes = match &arrived.what {
-            Some(ArrivalKind::Short(kept)) => Some(kept.bytes()),
+            Some(ArrivalKind::Short(kept) | ArrivalKind::Explained(kept)) => Some(kept.bytes()),
             Some(ArrivalKind::Local(message)) => Some(&*message.bytes),
             Some(ArrivalKind::Datagram { bytes, .. }) => Some(&**bytes),
             _ => None,
@@ -279,8 +282,17 @@ async fn streamed_value<T: for<'a> FromWire<'a>>(
     let aborted = || PortError::Aborted { origin };
     let reader = arrived.reader.as_mut().ok_or_else(aborted)?;
     let plan = reader.plan.clone();
-    let channel = reader.channel().ok_or_else(aborted)?;
+    reader.channel().ok_or_else(aborted)?;
+    // Until it has begun it is one of those to be skipped, also if this future is dropped.
+    reader.to_skip += 1;
+    while reader.to_skip > 1 {
+        let channel = reader.channel().ok_or_else(aborted)?;
+        drop(channel.next().await.map_err(|_| aborted())?);
+        reader.to_skip -= 1;
+    }
+    let (channel, to_skip) = reader.channel_and_skips().ok_or_else(aborted)?;
     let message = channel.next().await.map_err(|_| aborted())?;
+    *to_skip -= 1;
     let mut message = message.ok_or_else(aborted)?;
     let mut parts = Vec::new();
     while let Some(part) = message.next_part().await.map_err(|_| aborted())? {

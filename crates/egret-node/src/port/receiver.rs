@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 
+use egret_net::rt::{self, Deadline};
 use egret_net::sync::Mutex;
 use egret_stream::{Names, ReadPlan, Schema, read};
 
@@ -24,13 +25,13 @@ use super::local::{LocalMessage, LocalPipeReader};
 use super::options::ReceiveOptions;
 use super::port_type::{PortCount, PortType};
 use super::wire::{
-    CONNECT, LEAVE, NAMES, PortAnswer, PortDatagramHead, PortRequest, PortTerms, SHORT, STREAMED,
-    TAG, WATCH, channel_name, endpoint_name,
+    CONNECT, EXPLAINED, LEAVE, NAMES, PortAnswer, PortDatagramHead, PortRequest, PortTerms, SHORT,
+    STREAMED, TAG, WATCH, channel_name, endpoint_name,
 };
 use super::{PortEnd, PortError, PortEvent, PortRefusal, ReceiverId, SenderId};
 use crate::Links;
 use crate::am::{Endpoint, KeptMessage, LinkPeer, Message, MessageError, ReplySlot, Request};
-use crate::channel::{ChannelListener, ChannelReader};
+use crate::channel::{ChannelError, ChannelListener, ChannelReader, MessageReader};
 use crate::node::NodeHandle;
 use crate::slots::SlotKey;
 use crate::wakers::{WakerList, under};
@@ -57,6 +58,8 @@ pub(super) struct PortReceiver {
     /// What receives messages, if the program does not ask for them.
     pub(super) upcalls: Option<UpcallBody>,
     endpoints: Mutex<Vec<Endpoint>>,
+    /// The links at which datagrams arrive, by their places.
+    paths: Mutex<Vec<usize>>,
 }
 
 /// Receives one message.
@@ -119,8 +122,14 @@ pub(super) struct InboundReader {
     pub(super) plan: ReadPlan,
     /// The names of the connection; taken while a message is read.
     pub(super) names: Arc<Mutex<Option<Names>>>,
+    /// Bytes of names that were told so far.
+    names_bytes: usize,
+    /// The link of the sender.
+    link: Option<SlotKey>,
     listener: Option<ChannelListener>,
     channel: Option<ChannelReader>,
+    /// Messages of the channel whose places are over, and which nobody has begun to read.
+    pub(super) to_skip: u32,
 }
 
 /// Something that has come, in its place.
@@ -131,6 +140,8 @@ struct Arrival {
 
 pub(super) enum ArrivalKind {
     Short(KeptMessage),
+    /// The same, with the types of `dyn` values explained in it.
+    Explained(KeptMessage),
     /// The place of a message that comes by the channel.
     Streamed(KeptMessage),
     Names(KeptMessage),
@@ -169,6 +180,8 @@ pub(super) struct Arrived {
     pub(super) reader: Option<Box<InboundReader>>,
     /// Whether the upcall said that the next may begin.
     is_over: bool,
+    /// Whether its connection has ended: nobody receives it.
+    is_orphan: bool,
 }
 
 /// How the receiving threads go on.
@@ -191,7 +204,7 @@ impl PortReceiver {
         let id = ReceiverId { node: node.id(), name: options.name.clone() };
         let is_enabled = !options.is_disabled;
         let state = ReceiverState { is_enabled, ..ReceiverState::default() };
-        let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        let number = PORTS.fetch_add(1, Ordering::Relaxed);
         let waited = usize::try_from(number).unwrap_or(usize::MAX);
         let receiver = Arc::new(Self {
             id,
@@ -208,6 +221,7 @@ impl PortReceiver {
             links: AtomicUsize::new(0),
             upcalls,
             endpoints: Mutex::default(),
+            paths: Mutex::default(),
         });
         let suitable = node
             .fabrics()
@@ -234,18 +248,12 @@ impl PortReceiver {
         endpoint.on_shared_in_order(CONNECT, move |request| port.asked(at, request));
         let port = Arc::clone(self);
         endpoint.on_shared_in_order(WATCH, move |request| port.watched(request));
-        for handler in [SHORT, STREAMED, NAMES, LEAVE] {
+        for handler in [SHORT, EXPLAINED, STREAMED, NAMES, LEAVE] {
             let port = Arc::clone(self);
             endpoint.on_shared_in_order(handler, move |request| port.arrived(at, handler, request));
         }
         let port = Arc::clone(self);
         endpoint.on_end(move |ended| port.link_ended(ended.peer, &ended.why.to_string()));
-        if !self.port_type.is_reliable {
-            let port = Arc::clone(self);
-            links.on_path(self.datagram_port(), move |host, datagram| {
-                port.datagram_arrived(at, host, datagram);
-            });
-        }
         endpoint.register(&endpoint_name(&self.id.name)).map_err(|why| match why {
             MessageError::NameTaken { .. } => {
                 PortError::NameTaken { node: self.id.node, name: self.id.name.clone() }
@@ -253,6 +261,13 @@ impl PortReceiver {
             MessageError::NameTooLong { bytes } => PortError::NameTooLong { bytes },
             why => PortError::Unsupported { missing: vec![why.to_string()] },
         })?;
+        if !self.port_type.is_reliable {
+            let port = Arc::clone(self);
+            links.on_path(self.datagram_port(), move |host, datagram| {
+                port.datagram_arrived(at, host, datagram);
+            });
+            self.paths.lock().push(at);
+        }
         Ok(endpoint)
     }
 
@@ -277,10 +292,8 @@ impl PortReceiver {
             inbound.watch.tell(PortEnd::Closed);
         }
         drop((asking, queue));
-        if !self.port_type.is_reliable {
-            for (_, links) in self.node.links() {
-                links.off_path(self.datagram_port());
-            }
+        for at in std::mem::take(&mut *self.paths.lock()) {
+            self.node.links()[at].1.off_path(self.datagram_port());
         }
         let endpoints = std::mem::take(&mut *self.endpoints.lock());
         drop(endpoints);
@@ -293,14 +306,16 @@ impl PortReceiver {
 
     /// A sender asks to be connected.
     fn asked(&self, links: usize, request: Request<'_>) {
-        let Ok(asked) = read::<PortRequest>(request.bytes()) else {
+        let bytes = request.bytes();
+        let asked = read::<PortRequest>(bytes).ok().filter(|_| bytes.len() <= REQUEST_MAX);
+        let Some(asked) = asked else {
             return answer(request.later(), &PortAnswer::Refused(PortRefusal::Malformed));
         };
         let (mapping, host) = (request.mapping(), request.host());
         let slot = request.later();
         {
             let mut state = self.state.lock();
-            if !state.is_enabled && !state.is_closed && state.asking.len() < SENDERS_MAX as usize {
+            if !state.is_enabled && !state.is_closed && state.asking.len() < ASKING_MAX {
                 state.asking.push(AskingSender { links, mapping, host, request: asked, slot });
                 return;
             }
@@ -342,12 +357,22 @@ impl PortReceiver {
         if !asked.names.is_empty() && names.learn(&asked.names).is_err() {
             return refused(PortRefusal::Malformed);
         }
-        let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        // No other sender knows the number, and with it the name of the channel.
+        let connection = rt::random();
         let listener = from.and_then(|(links, ..)| {
-            self.node.links()[links].1.listen(&channel_name(connection), 1).ok()
+            self.node.links()[links].1.listen(&channel_name(connection), CHANNELS_MAX).ok()
         });
         let names = Arc::new(Mutex::new(Some(names)));
-        let reader = InboundReader { plan, names, listener, channel: None };
+        let link = from.map(|(_, (peer, _), _)| peer.link);
+        let reader = InboundReader {
+            plan,
+            names,
+            names_bytes: 0,
+            link,
+            listener,
+            channel: None,
+            to_skip: 0,
+        };
         let inbound = Inbound {
             sender: asked.sender,
             mapping: from.map(|(_, mapping, _)| mapping),
@@ -367,7 +392,7 @@ impl PortReceiver {
     }
 
     fn insert(&self, connection: u64, inbound: Inbound) -> Result<(), PortRefusal> {
-        under(|| {
+        let inserted = under(|| {
             let mut state = self.state.lock();
             if state.is_closed || state.inbound.len() >= SENDERS_MAX as usize {
                 return Err(PortRefusal::Crowded { senders: SENDERS_MAX });
@@ -383,9 +408,10 @@ impl PortReceiver {
             state.by_mapping.extend(inbound.mapping.map(|mapping| (mapping, connection)));
             state.say(PortEvent::Connected { sender: inbound.sender });
             state.inbound.insert(connection, inbound);
-            state.waiters.wake();
             Ok(())
-        })
+        });
+        self.wake_sleeper(usize::MAX);
+        inserted
     }
 
     /// Whether a host of a fabric is that of a node.
@@ -405,7 +431,12 @@ impl PortReceiver {
         let connection = state.by_mapping.get(&mapping).copied();
         let inbound = connection.and_then(|connection| state.inbound.get_mut(&connection));
         match inbound {
-            Some(inbound) => inbound.watch = InboundWatch::Remote(slot),
+            Some(inbound) => {
+                let before = std::mem::replace(&mut inbound.watch, InboundWatch::Remote(slot));
+                // Its slot answers when it is dropped.
+                drop(state);
+                drop(before);
+            }
             None => {
                 drop(state);
                 InboundWatch::Remote(slot).tell(PortEnd::Closed);
@@ -421,9 +452,13 @@ impl PortReceiver {
         let what = match handler {
             SHORT => ArrivalKind::of_short(kept),
             STREAMED => ArrivalKind::Streamed(kept),
+            EXPLAINED => ArrivalKind::Explained(kept),
             NAMES => ArrivalKind::Names(kept),
             _ => ArrivalKind::End(PortEnd::Disconnected),
         };
+        if handler == LEAVE {
+            self.asks_no_more(mapping);
+        }
         let mut what = Some(what);
         let next = self.push(links, |state| {
             let connection = *state.by_mapping.get(&mapping)?;
@@ -436,12 +471,21 @@ impl PortReceiver {
         }
     }
 
+    /// A sender leaves that has perhaps not been connected yet.
+    #[cold]
+    fn asks_no_more(&self, mapping: MappingKey) {
+        let mut state = self.state.lock();
+        let asking: Vec<_> = state.asking.extract_if(.., |it| it.mapping == mapping).collect();
+        drop(state);
+        drop(asking);
+    }
+
     fn datagram_arrived(self: &Arc<Self>, links: usize, host: &str, datagram: &[u8]) {
         let Some((head, bytes)) = PortDatagramHead::split(datagram) else { return };
         let most = self.port_type.window;
         let next = self.push(links, |state| {
             let inbound = state.inbound.get(&head.connection)?;
-            if inbound.host != host || state.datagrams >= most {
+            if inbound.host != host || state.datagrams >= most || head.number == 0 {
                 return None;
             }
             state.datagrams += 1;
@@ -577,15 +621,16 @@ impl PortReceiver {
         let arrival = state.queue.remove(at)?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         let connection = arrival.connection;
-        let mut what = arrival.what;
+        let what = arrival.what;
         if let ArrivalKind::Datagram { number: 1.., .. } = what {
             state.datagrams -= 1;
         }
         let Some(inbound) = state.inbound.get_mut(&connection) else {
             // The connection ended in between: nobody receives what is left of it.
             let sender = SenderId { node: self.id.node, port: 0 };
-            what = ArrivalKind::End(PortEnd::Closed);
-            return Some(Arrived::new(self, (connection, sender, 0), what, None));
+            let mut orphan = Arrived::new(self, (connection, sender, 0), what, None);
+            orphan.is_orphan = true;
+            return Some(orphan);
         };
         inbound.is_busy = true;
         inbound.received += u64::from(what.is_message());
@@ -639,6 +684,7 @@ impl PortReceiver {
             (inbound, dropped)
         });
         drop(dropped);
+        self.wake_sleeper(usize::MAX);
         if let Some(inbound) = inbound {
             inbound.watch.tell(PortEnd::Panicked { message });
         }
@@ -757,6 +803,7 @@ impl ReceiverState {
             self.events.pop_front();
         }
         self.events.push_back(event);
+        self.waiters.wake();
     }
 }
 
@@ -768,20 +815,30 @@ impl Arrived {
         reader: Option<Box<InboundReader>>,
     ) -> Self {
         let receiver = Arc::clone(receiver);
-        Self { receiver, connection, sender, sequence, what: Some(what), reader, is_over: false }
+        let (what, is_over, is_orphan) = (Some(what), false, false);
+        Self { receiver, connection, sender, sequence, what, reader, is_over, is_orphan }
     }
 
     /// What is no message: the connection takes note of it. Whether it was such.
     pub(super) fn is_noted(&mut self) -> bool {
         match self.what.take() {
+            what if self.is_orphan => {
+                drop(what);
+                true
+            }
             Some(ArrivalKind::Names(kept)) => {
+                let bytes = kept.bytes().len();
+                let is_bounded = self.reader.as_mut().is_none_or(|reader| {
+                    reader.names_bytes += bytes;
+                    reader.names_bytes <= NAMES_BYTES_MAX
+                });
                 let learn = |names: &mut Names| names.learn(kept.bytes()).is_ok();
                 let is_learned = self
                     .reader
                     .as_ref()
                     .is_none_or(|reader| reader.names.lock().as_mut().is_none_or(learn));
                 drop(kept);
-                if !is_learned {
+                if !is_learned || !is_bounded {
                     let what = "names of types that are none".to_owned();
                     self.end(PortEnd::Violation { what }, true);
                 }
@@ -801,15 +858,18 @@ impl Arrived {
     /// The connection ends. The sender is told if this side ends it.
     pub(super) fn end(&mut self, why: PortEnd, is_own: bool) {
         let (connection, sender) = (self.connection, self.sender);
-        let inbound = under(|| {
+        let (inbound, dropped) = under(|| {
             let mut state = self.receiver.state.lock();
             let inbound = state.remove(connection);
             if inbound.is_some() {
                 state.say(PortEvent::of_end(sender, why.clone()));
-                state.waiters.wake();
             }
-            inbound
+            let dropped = state.take_queued(connection);
+            self.receiver.waiting.fetch_sub(dropped.len(), Ordering::Relaxed);
+            (inbound, dropped)
         });
+        drop(dropped);
+        self.receiver.wake_sleeper(usize::MAX);
         if let (Some(inbound), true) = (inbound, is_own) {
             inbound.watch.tell(why);
         }
@@ -824,8 +884,13 @@ impl Arrived {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        drop(self.what.take());
-        let reader = self.reader.take();
+        let what = self.what.take();
+        let mut reader = self.reader.take();
+        if let (Some(ArrivalKind::Streamed(_)), Some(reader)) = (&what, &mut reader) {
+            // Nobody has begun to read the message that has its place here.
+            reader.to_skip += 1;
+        }
+        drop(what);
         let mut unused = None;
         let mut state = self.receiver.state.lock();
         match state.inbound.get_mut(&self.connection) {
@@ -876,10 +941,43 @@ impl Drop for Arrived {
 impl InboundReader {
     /// The channel of the connection, which is there when a message has its place on it.
     pub(super) fn channel(&mut self) -> Option<&mut ChannelReader> {
-        if self.channel.is_none() {
-            self.channel = self.listener.as_ref()?.poll_accept();
+        while self.channel.is_none() {
+            // A channel of another link is no sender's that was told the name.
+            let channel = self.listener.as_ref()?.poll_accept()?;
+            if Some(channel.peer_link()) == self.link {
+                self.channel = Some(channel);
+            }
         }
         self.channel.as_mut()
+    }
+
+    /// The channel, and how many messages are to be skipped.
+    pub(super) fn channel_and_skips(&mut self) -> Option<(&mut ChannelReader, &mut u32)> {
+        Some((self.channel.as_mut()?, &mut self.to_skip))
+    }
+
+    /// Begins to read the message of the channel that has its place here.
+    pub(super) fn begin_message(
+        &mut self,
+        deadline: Deadline,
+    ) -> Result<Option<MessageReader<'_>>, ChannelError> {
+        // Until it has begun it is one of those that are to be skipped.
+        self.to_skip += 1;
+        if self.channel().is_none() {
+            self.to_skip -= 1;
+            return Ok(None);
+        }
+        let Self { channel: Some(channel), to_skip, .. } = self else { return Ok(None) };
+        while *to_skip > 1 {
+            match channel.wait_next(deadline)? {
+                Some(skipped) => drop(skipped),
+                None => return Ok(None),
+            }
+            *to_skip -= 1;
+        }
+        let begun = channel.wait_next(deadline)?;
+        *to_skip -= 1;
+        Ok(begun)
     }
 }
 
@@ -922,7 +1020,14 @@ impl fmt::Debug for PortReceiver {
 
 /// Senders that may be connected to one receive port, or ask to be.
 const SENDERS_MAX: u32 = 1 << 16;
+/// Senders that may wait until a port is enabled, and the bytes of what each asks.
+const ASKING_MAX: usize = 1024;
+pub(super) const REQUEST_MAX: usize = 64 << 10;
+/// Bytes of names that a sender may tell.
+const NAMES_BYTES_MAX: usize = 1 << 20;
 /// Events that are kept.
 const EVENTS_MAX: usize = 4096;
-/// The number of the next connection or port in this process.
-static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+/// Channels of a connection that may wait to be accepted, of which one is its sender's.
+const CHANNELS_MAX: usize = 8;
+/// The number of the next port in this process.
+static PORTS: AtomicU64 = AtomicU64::new(1);

@@ -35,6 +35,10 @@ pub struct SendPort<T> {
     short: Vec<u8>,
     /// Names of types that all receive ports were told.
     names: Option<Names>,
+    /// Whether the short value that was written last explains the types of `dyn` values.
+    is_explained: bool,
+    /// Whether some receive ports were not told of names.
+    is_untold: bool,
     sent: u64,
     types: PhantomData<fn(&T)>,
 }
@@ -58,6 +62,8 @@ impl<T: Wire> SendPort<T> {
             deadline: node.deadline(),
             short: vec![0; MEDIUM_MAX],
             names: Some(Names::new()),
+            is_explained: false,
+            is_untold: false,
             sent: 0,
             types: PhantomData,
         })
@@ -131,7 +137,8 @@ impl<T: Wire> SendPort<T> {
             OutboundConnection::local((port, &request), &schema, receiver, left(until))?
         } else {
             let route = self.node.link(port.node, &self.port_type.requirement, left(until))?;
-            OutboundConnection::to_node((port, &request), &schema, route, left(until))?
+            let asked = (port, &request);
+            OutboundConnection::to_node(&self.node, asked, &schema, route, left(until))?
         };
         self.connections.push(connection);
         Ok(())
@@ -141,7 +148,7 @@ impl<T: Wire> SendPort<T> {
     pub fn disconnect(&mut self, port: &ReceiverId) -> bool {
         let at = self.connections.iter().position(|connection| connection.port == *port);
         let Some(at) = at else { return false };
-        self.connections.remove(at).leave(Some(self.deadline));
+        drop(self.connections.remove(at));
         true
     }
 
@@ -212,7 +219,8 @@ impl<T: Wire> SendPort<T> {
             None => return self.send_long(value, lost),
         };
         for connection in &self.connections {
-            note(connection.try_send_short(&self.short[..len]), &mut lost)?;
+            let sent = connection.try_send_short(&self.short[..len], self.is_explained);
+            note(sent, &mut lost)?;
         }
         self.done(lost)
     }
@@ -266,7 +274,8 @@ impl<T: Wire> SendPort<T> {
     /// The same of values whose types have names, which all receive ports are told first.
     fn encode_dynamic(&mut self, value: &T) -> Result<Option<usize>, PortError> {
         let names = self.names.take().unwrap_or_default();
-        let is_told = self.port_type.is_reliable
+        let is_told = !self.is_untold
+            && self.port_type.is_reliable
             && self.connections.iter().all(OutboundConnection::is_remote);
         let (mut writer, kept) = match is_told {
             true => (Writer::new().with_names(names), None),
@@ -274,17 +283,28 @@ impl<T: Wire> SendPort<T> {
         };
         let written = writer.write_copy(value);
         let mut names = kept.or_else(|| writer.take_names()).unwrap_or_default();
-        let news = if is_told { names.news() } else { None };
+        let len = writer.len();
+        let is_short = written.is_ok() && len <= MEDIUM_MAX;
+        // What is not told now is told with the next short value.
+        let news = if is_told && is_short { names.news() } else { None };
         self.names = Some(names);
         written.map_err(PortError::Unwritable)?;
+        if !is_short {
+            return Ok(None);
+        }
+        self.is_explained = !is_told;
         if let Some(news) = news {
             for connection in &self.connections {
-                connection.tell_names(&news, self.deadline)?;
+                match connection.tell_names(&news, self.deadline) {
+                    // The value does not get there either.
+                    Ok(()) | Err(PortError::Lost { .. }) => {}
+                    Err(why) => {
+                        // Some know the names and others do not: from now on each value explains its own.
+                        self.is_untold = true;
+                        return Err(why);
+                    }
+                }
             }
-        }
-        let len = writer.len();
-        if len > MEDIUM_MAX {
-            return Ok(None);
         }
         writer.copy_to(&mut self.short);
         Ok(Some(len))
@@ -297,7 +317,8 @@ impl<T: Wire> SendPort<T> {
         mut lost: Vec<(ReceiverId, PortEnd)>,
     ) -> Result<(), PortError> {
         for connection in &self.connections {
-            let sent = connection.send_short(&self.node, &self.short[..len], self.deadline);
+            let (short, deadline) = (&self.short[..len], self.deadline);
+            let sent = connection.send_short(&self.node, short, self.is_explained, deadline);
             note(sent, &mut lost)?;
         }
         self.done(lost)

@@ -11,6 +11,7 @@
 //! | [`STREAMED`] | nothing: the next message of the connection's channel has its place here | |
 //! | [`NAMES`] | names of types of `dyn` values in the short messages that follow | |
 //! | [`LEAVE`] | nothing: the sender disconnects | |
+//! | [`EXPLAINED`] | the stream of a whole message, in which the types of `dyn` values are explained | |
 //!
 //! Messages of unreliable ports go by the [path](crate::Path) beside the link instead, behind a [`PortDatagramHead`].
 
@@ -25,6 +26,7 @@ pub(super) const SHORT: u8 = 2;
 pub(super) const STREAMED: u8 = 3;
 pub(super) const NAMES: u8 = 4;
 pub(super) const LEAVE: u8 = 5;
+pub(super) const EXPLAINED: u8 = 6;
 
 /// A sender asks to be connected.
 #[derive(Debug, Clone, PartialEq, Wire)]

@@ -94,3 +94,28 @@ fn a_closed_node_closes_its_ports() {
     assert!(matches!(closed, PortError::Closed { .. }), "{closed}");
     drop(registry);
 }
+
+#[test]
+fn a_sender_that_goes_while_the_window_is_full_is_missed_when_there_is_room() {
+    everywhere(|from, to| {
+        let few = PortType::many_to_one().window(4);
+        let (mut port, mut sink) = connected::<u32>((from, to), &few);
+        let mut sent = 0;
+        while port.try_send(&sent).is_ok() {
+            sent += 1;
+        }
+        let sender = port.id();
+        drop(port);
+        for number in 0..sent {
+            assert_eq!(*sink.receive(LONG).unwrap(), number);
+        }
+        assert_eq!(sink.wait_event(LONG), Ok(PortEvent::Connected { sender }));
+        // Who leaves is noted when the program asks for the next message.
+        let until = LONG.until().unwrap();
+        while !sink.senders().is_empty() {
+            assert!(sink.receive(crate::SHORT).is_err());
+            assert!(rt::now() < until, "the sender has not left");
+        }
+        assert_eq!(sink.poll_event(), Some(PortEvent::Disconnected { sender }));
+    });
+}

@@ -1,6 +1,7 @@
 //! Messages: values of all lengths, pieces, windows.
 
 use egret_net::rt::{self, Deadline};
+use egret_node::node::Node;
 use egret_node::port::{DATAGRAM_MAX, PortError, PortType};
 use egret_stream::graph::{Graph, Object, Ref};
 use egret_stream::{Dynamic, Wire, dynamic, register};
@@ -235,6 +236,56 @@ fn values_of_which_a_trait_alone_is_known_are_named_once_also_to_those_who_come_
         assert!((areas(sink) - 3500.0).abs() < 1e-9);
         assert!((areas(sink) - 3.0).abs() < 1e-9);
     }
+}
+
+#[test]
+fn a_value_that_explains_its_types_is_read_beside_values_that_do_not() {
+    let nodes = Nodes::over("shm", 2);
+    let kind = PortType::one_to_many();
+    let open = |node: &Node| node.receive_port::<Vec<Box<dyn Shape>>>("shapes", &kind).unwrap();
+    let (mut near, mut far) = (open(&nodes.all[0]), open(&nodes.all[1]));
+    let mut port = nodes.all[0].send_port::<Vec<Box<dyn Shape>>>(&kind).unwrap();
+    let square = || Box::new(Square(2.0)) as Box<dyn Shape>;
+    port.connect_to(nodes.all[1].id(), "shapes", LONG).unwrap();
+    port.send(&vec![square()]).unwrap(); // by names that were told
+    let mut message = port.message();
+    message.write(&vec![square(), square()]).unwrap();
+    message.finish().unwrap(); // by names in it
+    port.connect_to(nodes.all[0].id(), "shapes", LONG).unwrap();
+    port.send(&vec![square()]).unwrap(); // the same, for a port of this node is told no names
+    for (sink, lens) in [(&mut far, &[1, 2, 1][..]), (&mut near, &[1][..])] {
+        for len in lens {
+            assert_eq!(sink.receive(LONG).unwrap().len(), *len);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_does_not_go_on_is_given_up_and_the_next_is_received() {
+    let registry = Nodes::over("shm", 1);
+    let join = |deadline| {
+        let config = registry.registry.config().fabrics("shm").deadline(deadline);
+        Node::join(config).unwrap()
+    };
+    let (from, to) = (join(LONG), join(SHORT));
+    let kind = PortType::one_to_one();
+    let mut sink = to.receive_port::<Vec<u64>>("slow", &kind).unwrap();
+    let mut port = from.send_port::<Vec<u64>>(&kind).unwrap();
+    port.connect("slow", LONG).unwrap();
+    let mut message = port.message();
+    // More than a short message, and less than what leaves by itself.
+    message.write(&vec![1_u64; 1_000]).unwrap();
+    let late = sink.receive(LONG).unwrap_err();
+    assert!(matches!(late, PortError::TimedOut { .. }), "{late}");
+    message.finish().unwrap();
+    let sender = crate::spawn(move || {
+        port.send(&vec![2; 2_000]).unwrap();
+        port.send(&vec![3; 2_000]).unwrap();
+        port
+    });
+    assert_eq!(sink.receive(LONG).unwrap().value, vec![2; 2_000]);
+    assert_eq!(sink.receive(LONG).unwrap().value, vec![3; 2_000]);
+    drop(sender.join().unwrap());
 }
 
 #[test]
