@@ -8,7 +8,7 @@
 //! | `latency`, `bandwidth`, `message-rate` | `vi/` |
 //! | `am-latency`, `am-rate`, `am-bandwidth` | `am/` |
 //! | `channel`, `connect`, `death`, `join`, `limits`, `mixed`, `pairs`, `pool`, `start` | a file of that name |
-//! | `graph`, `idle`, `look`, `rmi`, `serialize`, `threads` | a folder of that name |
+//! | `graph`, `idle`, `look`, `port`, `rmi`, `serialize`, `threads` | a folder of that name |
 //!
 //! The benchmarks share the rest: `args` reads options, `measure` repeats, interleaves, takes medians and
 //! prints, `peer` starts the second process, which takes part by the `tasks` of all benchmarks,
@@ -32,6 +32,7 @@ mod mixed;
 mod pairs;
 mod peer;
 mod pool;
+mod port;
 mod rmi;
 mod serialize;
 mod side;
@@ -92,6 +93,7 @@ const EXAMPLES: &str = "Examples:
   egret bench look --peers 0,64           what idle connections cost who looks
   egret bench graph --graphs map1760      objects that refer to each other
   egret bench rmi --fabric tcp            remote calls, one at a time and 64 at once
+  egret bench port --ops ping,stream      messages between ports
   egret bench limits --json | jq .        one object a line; fields: docs/reference/bench.md";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -125,6 +127,7 @@ enum BenchName {
     Look(look::LookArgs),
     Channel(channel::ChannelArgs),
     Rmi(rmi::RmiArgs),
+    Port(port::PortArgs),
 }
 
 impl BenchName {
@@ -149,6 +152,7 @@ impl BenchName {
             Self::Look(args) => &args.common,
             Self::Channel(args) => &args.common,
             Self::Rmi(args) => &args.common,
+            Self::Port(args) => &args.common,
         }
     }
 
@@ -175,6 +179,7 @@ impl BenchName {
             Self::Look(args) => look::suite(args),
             Self::Channel(args) => channel::suite(args),
             Self::Rmi(args) => rmi::suite(args),
+            Self::Port(args) => port::suite(args),
         }
     }
 }

@@ -129,7 +129,7 @@ impl ConnectedPair {
 
     /// A node in each process; the leader calls an object of the follower.
     fn of_calls(fabric: &str, wait: WaitMode) -> Result<Self> {
-        let (registry, pooled) = Pooled::new(fabric, wait)?;
+        let (registry, pooled) = Pooled::new(fabric, wait, 2)?;
         let open = |task| Rc::new(FollowerProcess::start_anywhere()?).open(task, &pooled, &[]);
         let (follower, leader) = (open(&CALLED)?, open(&CALLER)?);
         Self { leader, follower, _registry: Some(registry) }.warmed_up()

@@ -6,6 +6,7 @@ use crate::idle::{quiet, still};
 use crate::look::many;
 use crate::measure::probe;
 use crate::peer::NamedTask;
+use crate::port::receiver;
 use crate::rmi::calls;
 use crate::vi::{datagrams, duo};
 use crate::{channel, connect, death};
@@ -26,6 +27,7 @@ pub(crate) const TASKS: &[&dyn NamedTask] = &[
     &quiet::QUIET,
     &calls::CALLED,
     &calls::CALLER,
+    &receiver::PORTS,
     &served::REQUESTS,
     &still::STILL,
 ];

@@ -34,20 +34,22 @@ pub(crate) struct Pooled {
     wait: WaitMode,
     registry: String,
     secret: String,
+    /// How many nodes the pool has.
+    nodes: u32,
 }
 
 impl Pooled {
-    /// A registry for two nodes, and what they are told.
-    pub(crate) fn new(fabric: &str, wait: WaitMode) -> Result<(Registry, Self)> {
-        let registry = Registry::open(RegistryOptions::new(POOL, 2).secret(Secret::random()))?;
+    /// A registry for so many nodes, and what they are told.
+    pub(crate) fn new(fabric: &str, wait: WaitMode, nodes: u32) -> Result<(Registry, Self)> {
+        let registry = Registry::open(RegistryOptions::new(POOL, nodes).secret(Secret::random()))?;
         let secret = registry.secret().and_then(Secret::reveal).unwrap_or_default().to_string();
         let address = registry.address().to_owned();
-        let pooled = Self { fabric: fabric.to_owned(), wait, registry: address, secret };
+        let pooled = Self { fabric: fabric.to_owned(), wait, registry: address, secret, nodes };
         Ok((registry, pooled))
     }
 
-    fn join(&self) -> Result<Node> {
-        let config = Config::new(POOL).size(2).registry(&self.registry);
+    pub(crate) fn join(&self) -> Result<Node> {
+        let config = Config::new(POOL).size(self.nodes).registry(&self.registry);
         let config = config.secret(Secret::new(&self.secret)).fabrics(&self.fabric);
         Ok(Node::join(config.wait(self.wait.of_nic()))?)
     }
@@ -106,7 +108,7 @@ pub(crate) struct RmiNodes {
 
 impl RmiNodes {
     pub(crate) fn new(peer: &Rc<FollowerProcess>, fabric: &str, wait: WaitMode) -> Result<Self> {
-        let (registry, pooled) = Pooled::new(fabric, wait)?;
+        let (registry, pooled) = Pooled::new(fabric, wait, 2)?;
         let station = peer.open(&CALLED, &pooled, &[])?;
         let node = pooled.join()?;
         let stub: BenchObjectStub = node.lookup(NAME, PATIENCE)?;

@@ -10,7 +10,7 @@
 
 pub(crate) mod calls;
 mod crowd;
-mod limit;
+pub(crate) mod limit;
 mod object;
 mod suite;
 

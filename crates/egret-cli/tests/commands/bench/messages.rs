@@ -348,6 +348,10 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "rmi", "--sizes", "8"],
         &["bench", "rmi", "--inflight", "0"],
         &["bench", "rmi", "--calls", "nothing"],
+        &["bench", "port", "--fabric", "sim"],
+        &["bench", "port", "--sizes", "8"],
+        &["bench", "port", "--ops", "nothing"],
+        &["bench", "port", "--receivers", "5"],
         &["bench", "graph", "--sizes", "8"],
         &["bench", "graph", "--fabric", "udp-datagrams"],
         &["bench", "graph", "--graphs", "map7"],
@@ -453,4 +457,5 @@ const BENCHES: [&str; 17] = [
     "look",
     "channel",
     "rmi",
+    "port",
 ];

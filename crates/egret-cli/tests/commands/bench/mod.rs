@@ -4,6 +4,7 @@ mod crowds;
 mod encrypted;
 mod graph;
 mod messages;
+mod port;
 mod rmi;
 
 use std::process::{Command, Output};
