@@ -262,6 +262,15 @@ impl NodeHandle {
         fate
     }
 
+    /// Waits until this node has heard of a node, which the registry knows already.
+    #[track_caller]
+    pub(crate) fn wait_known(&self, node: NodeId, deadline: Deadline) {
+        let _waits = self.waits("news of a node", Some(node));
+        drive(&self.inner.watch, deadline, &mut || {
+            self.member(node).is_some() || self.fate(node).is_some() || self.own_fate().is_some()
+        });
+    }
+
     /// Waits until a node, or this one, is no member any more: a link between them ends either way.
     #[doc(hidden)]
     #[track_caller]

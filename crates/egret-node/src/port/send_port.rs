@@ -136,6 +136,7 @@ impl<T: Wire> SendPort<T> {
             let receiver = NodePorts::of(&self.node).find(&port.name).ok_or_else(not_there)?;
             OutboundConnection::local((port, &request), &schema, receiver, left(until))?
         } else {
+            self.node.wait_known(port.node, left(until));
             let route = self.node.link(port.node, &self.port_type.requirement, left(until))?;
             let asked = (port, &request);
             OutboundConnection::to_node(&self.node, asked, &schema, route, left(until))?

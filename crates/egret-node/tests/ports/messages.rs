@@ -267,7 +267,7 @@ fn a_message_that_does_not_go_on_is_given_up_and_the_next_is_received() {
         let config = registry.registry.config().fabrics("shm").deadline(deadline);
         Node::join(config).unwrap()
     };
-    let (from, to) = (join(LONG), join(SHORT));
+    let (from, to) = (join(LONG), join(Deadline::In(std::time::Duration::from_secs(2))));
     let kind = PortType::one_to_one();
     let mut sink = to.receive_port::<Vec<u64>>("slow", &kind).unwrap();
     let mut port = from.send_port::<Vec<u64>>(&kind).unwrap();
