@@ -2,7 +2,7 @@
 
 use super::{PortEnd, SenderId};
 
-/// A change of the connections of a receive port; from [`ReceivePort::poll_event`](super::ReceivePort::poll_event), which has an
+/// A change of the connections of a receive port; from [`PortControl::poll_event`](super::PortControl::poll_event), which has an
 /// example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -38,7 +38,7 @@ impl ReceiveOptions {
         self
     }
 
-    /// Lets senders wait for their connections until the port is [enabled](super::ReceivePort::enable).
+    /// Lets senders wait for their connections until the port is [enabled](super::PortControl::enable).
     #[must_use]
     pub const fn disabled(mut self) -> Self {
         self.is_disabled = true;

@@ -30,9 +30,9 @@ fn pair(
     cluster(3, 2, move |node| {
         node.wait_all(LONG).unwrap();
         if node.rank() == 0 {
-            receives(&node)
+            receives(&node);
         } else {
-            sends(&node)
+            sends(&node);
         }
         node.bind(&format!("done {}", node.rank()), &[]).unwrap();
         for rank in 0..2 {
