@@ -73,7 +73,7 @@ use ports::{NodePorts, PortNames};
 use receiver::{PortReceiver, UpcallBody};
 
 /// Bytes of the longest message of an unreliable port.
-pub const DATAGRAM_MAX: usize = crate::PATH_MAX - wire::PortDatagramHead::BYTES;
+pub const DATAGRAM_MAX: usize = crate::am::MEDIUM_MAX;
 /// Bytes of the longest name of a port.
 pub const NAME_MAX: usize = 200;
 

@@ -138,7 +138,7 @@ fn a_type_says_how_many_may_connect() {
         // When the first has gone, and that was received, the next may come.
         drop(first);
         let mut sink = sink;
-        assert!(sink.receive(SHORT).is_err());
+        crate::left(&mut sink);
         second.connect("one", LONG).unwrap();
         second.send(&3).unwrap();
         assert_eq!(*sink.receive(LONG).unwrap(), 3);
@@ -160,7 +160,9 @@ fn a_port_accepts_whom_it_wants_when_it_is_enabled() {
         let later = ReceiveOptions::new("later").disabled();
         let mut later = to.receive_port::<u32>(later, &kind).unwrap();
         let early = port.connect("later", SHORT).unwrap_err();
-        assert!(matches!(early, PortError::NotReached { .. }), "{early}");
+        // On a busy machine there is not even a link yet.
+        let is_late = matches!(early, PortError::NotReached { .. } | PortError::Node(_));
+        assert!(is_late, "{early}");
         let sender = crate::spawn(move || {
             port.connect("later", LONG).unwrap();
             port.send(&5).unwrap();

@@ -30,9 +30,8 @@ fn all_messages_come_before_the_end_of_their_sender() {
             assert_eq!(*sink.receive(LONG).unwrap(), number);
             assert_eq!(sink.poll_event(), None);
         }
-        assert!(matches!(sink.receive(crate::SHORT), Err(PortError::TimedOut { .. })));
+        crate::left(&mut sink);
         assert_eq!(sink.poll_event(), Some(PortEvent::Disconnected { sender }));
-        assert!(sink.senders().is_empty());
     });
 }
 
@@ -72,7 +71,7 @@ fn both_sides_are_told_when_a_node_goes() {
         drop(third);
         drop(other);
         _ = lost(&mut port);
-        assert!(back.receive(crate::SHORT).is_err());
+        crate::left(&mut back);
         match back.wait_event(LONG).unwrap() {
             PortEvent::Lost { sender: who, .. } | PortEvent::Disconnected { sender: who } => {
                 assert_eq!(who, sender);
@@ -111,11 +110,7 @@ fn a_sender_that_goes_while_the_window_is_full_is_missed_when_there_is_room() {
         }
         assert_eq!(sink.wait_event(LONG), Ok(PortEvent::Connected { sender }));
         // Who leaves is noted when the program asks for the next message.
-        let until = LONG.until().unwrap();
-        while !sink.senders().is_empty() {
-            assert!(sink.receive(crate::SHORT).is_err());
-            assert!(rt::now() < until, "the sender has not left");
-        }
+        crate::left(&mut sink);
         assert_eq!(sink.poll_event(), Some(PortEvent::Disconnected { sender }));
     });
 }

@@ -65,6 +65,15 @@ pub(crate) fn connected<T: for<'a> FromWire<'a> + Wire>(
     (port, sink)
 }
 
+/// Asks for messages, of which none comes, until all senders have left.
+pub(crate) fn left<T: for<'a> FromWire<'a>>(sink: &mut ReceivePort<T>) {
+    let until = LONG.until().unwrap();
+    while !sink.senders().is_empty() {
+        assert!(sink.receive(Duration::from_millis(10)).is_err(), "another message");
+        assert!(rt::now() < until, "a sender has not left");
+    }
+}
+
 /// A thread of the test.
 pub(crate) fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,

@@ -365,7 +365,7 @@ fn any_schema_is_answered() {
 #[test]
 fn answers_of_a_stranger_get_errors() {
     let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes, usize::MAX).unwrap_err();
-    for words in [&[13][..], &[u64::MAX], &[99, 1, 2]] {
+    for words in [&[14][..], &[u64::MAX], &[99, 1, 2]] {
         assert!(matches!(refused(words, &[]), AnswerError::Error(CallError::Unreadable { .. })));
     }
     assert!(matches!(refused(&[], &[1; 7]), AnswerError::Error(CallError::Unreadable { .. })));
